@@ -1,0 +1,6 @@
+"""`troubleshoot` and `python -m troubleshooter`."""
+
+from .cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,84 @@
+"""The unknown facts that would decide most, as questions to the person."""
+
+from collections.abc import Iterable, Mapping
+
+from .model import HOST, UNKNOWN, Conclusion, Diagnosis, Inference, Knowledge, Question
+from .rank import confidence
+from .settle import Facts
+
+_MOST = 3
+_LEAST_GAIN = 0.02
+_MOST_UNKNOWNS = 2
+"""A rule that waits for more answers than this is too far from firing to ask about."""
+_PREFIX = "diagnosis."
+
+
+def ask(
+    inference: Inference, diagnoses: Iterable[Diagnosis], facts: Facts, knowledge: Knowledge
+) -> tuple[Question, ...]:
+    """At most three questions, the one that moves most confidence first."""
+    rules = {rule.id: rule for rule in knowledge.rules}
+    now = {one.id: one.confidence for one in diagnoses}
+    possible = {f"{one.name}@{one.subject}": one for one in inference.possible}
+    certain = {f"{one.name}@{one.subject}" for one in inference.conclusions}
+    gains: dict[str, dict[str, float]] = {}
+    for conclusion in inference.possible:
+        if not conclusion.name.startswith(_PREFIX):
+            continue
+        name = conclusion.name.removeprefix(_PREFIX)
+        article = knowledge.articles[name]
+        start = now.get(name, confidence(knowledge.strengths.base_rates[article.base_rate]))
+        for support in conclusion.supports:
+            wanted = _unknowns((one for met in support.met_by for one in met), facts, possible, certain)
+            names = {one.partition("@")[0] for one in wanted}
+            if not names or len(names) > _MOST_UNKNOWNS:
+                continue
+            if any((spec := knowledge.facts.get(one)) is None or spec.ask is None for one in names):
+                continue
+            step = knowledge.strengths.evidence[rules[support.rule].evidence]
+            moved = abs(confidence(_logit(start) + step) - start) / len(names)
+            # A question about something already suspected is worth more than one about a remote possibility.
+            moved *= 1.0 if name in now else 0.2
+            for one in names:
+                gain = gains.setdefault(one, {})
+                gain[name] = max(gain.get(name, 0.0), moved)
+    order = sorted(gains, key=lambda one: (-sum(gains[one].values()), one))
+    return tuple(_question(name, gains[name], knowledge) for name in order if sum(gains[name].values()) >= _LEAST_GAIN)[
+        :_MOST
+    ]
+
+
+def _question(name: str, gain: Mapping[str, float], knowledge: Knowledge) -> Question:
+    asked = knowledge.facts[name].ask
+    assert asked is not None
+    decides = sorted(gain, key=lambda one: (-gain[one], one))[:4]
+    return Question(name, asked.say, asked.run, tuple(decides))
+
+
+def _logit(probability: float) -> float:
+    from math import log
+
+    bounded = min(max(probability, 1e-6), 1 - 1e-6)
+    return log(bounded / (1 - bounded))
+
+
+def _unknowns(ids: Iterable[str], facts: Facts, possible: Mapping[str, Conclusion], certain: set[str]) -> set[str]:
+    """Ids of the unknown base facts behind the undecided conditions of a support."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    waiting = list(ids)
+    while waiting:
+        one = waiting.pop()
+        if one in seen or one in certain:
+            continue
+        seen.add(one)
+        if one.startswith("no:"):
+            continue
+        if conclusion := possible.get(one):
+            waiting += [each for support in conclusion.supports for met in support.met_by for each in met]
+            continue
+        name, _, subject = one.partition("@")
+        fact = facts.fact(name, subject or HOST)
+        if fact is None or fact.state == UNKNOWN:
+            found |= {one} if fact is None or not fact.bases else set(fact.bases)
+    return found

@@ -1,0 +1,153 @@
+"""Runs a script of `target/` in the target Python, and reads the lines that it reports.
+
+Knows the protocol of `target/channel.py` and nothing of what the lines mean.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .machine import Machine
+
+SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "target")
+_MOST_EVENTS = 5000
+# With -c, and not with the path of a script, the working folder comes first in the target's sys.path, as it does for
+# the user, and our own folder is not in it.
+_START = "import sys; exec(compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec'))"
+
+Event = Mapping[str, Any]
+"""One line of the script: `event` is started, before, after, broken or end; the rest depends on it."""
+
+
+class ScriptRun(NamedTuple):
+    """How a script of `target/` ended and what it reported until then.
+
+    `ending` is that of `commands.Answer`; `errors` holds all that the target itself printed, to whichever stream.
+    """
+
+    python: str
+    script: str
+    ending: str
+    code: int | None = None
+    signal: str = ""
+    events: tuple[Event, ...] = ()
+    errors: str = ""
+    seconds: float = 0.0
+    reason: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """The script came to its end, whatever the steps gave."""
+        return any(event.get("event") == "end" for event in self.events)
+
+    @property
+    def unfinished(self) -> Event | None:
+        """The line before the step in which the process ended; None if it ended outside a step."""
+        last: Event | None = None
+        for event in self.events:
+            if event.get("event") in ("before", "after"):
+                last = event if event["event"] == "before" else None
+        return last
+
+    def after(self, step: str) -> Event | None:
+        """The line after the first step of this name."""
+        return next((one for one in self.events if one.get("event") == "after" and one.get("step") == step), None)
+
+    def how_it_died(self) -> str:
+        """In words, with a subject before them: died by SIGSEGV, left with exit code 3, hung (no sign of life …)."""
+        if self.signal:
+            return f"died by {self.signal}"
+        if self.ending in ("failed", "ok") and self.code is not None:
+            return f"left with exit code {self.code}"
+        word = {"hung": "hung", "timed-out": "took too long"}.get(self.ending, "could not be run")
+        return f"{word} ({self.reason or self.ending})"
+
+
+def run_script(
+    machine: Machine,
+    python: str,
+    script: str,
+    arguments: Sequence[str] = (),
+    *,
+    seconds: float,
+    alive_limit: float,
+    env: Mapping[str, str | None] | None = None,
+    cwd: str | None = None,
+) -> ScriptRun:
+    """Run `target/<script>` in the interpreter `python`, a file of this computer. Never raises for what it does."""
+    nonce = os.urandom(12).hex()
+    events: list[Event] = []
+
+    def hear(line: str) -> None:
+        _, found, data = line.partition(nonce + " ")
+        if found and len(events) < _MOST_EVENTS:
+            try:
+                event = json.loads(data, parse_constant=str)
+            except (ValueError, RecursionError):
+                return
+            if isinstance(event, dict):
+                events.append(_tidy(event))
+
+    answer = machine.run(
+        [python, "-c", _START, os.path.join(SCRIPTS, "channel.py"), nonce, os.path.join(SCRIPTS, script), *arguments],
+        seconds,
+        # macOS: the launcher of a framework build leaves it, and a child would take our venv for its own.
+        env={"__PYVENV_LAUNCHER__": None, **(env or {})},
+        cwd=cwd,
+        english=False,
+        on_line=hear,
+        alive_limit=alive_limit,
+        here=True,
+    )
+    if not any(event.get("event") == "end" for event in events):
+        # The script could not have a descriptor of its own and reported on stderr.
+        for line in answer.errors.splitlines():
+            hear(line)
+    errors = "\n".join(line for line in answer.errors.splitlines() if nonce not in line)
+    ending, signal = answer.ending, answer.signal
+    return ScriptRun(python, script, ending, answer.code, signal, tuple(events), errors, answer.seconds, answer.reason)
+
+
+def recorded_run(record: Mapping[str, Any]) -> ScriptRun:
+    """A run as a recording keeps it: an object with the fields of `ScriptRun`, those left out at their defaults."""
+    known = {name: record[name] for name in ScriptRun._fields if name in record}
+    known["events"] = tuple(_tidy(event) for event in record.get("events", ()) if isinstance(event, dict))
+    return ScriptRun(**{"python": "python", "script": "", "ending": "ok", **known})
+
+
+def environment_of_children(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Variables to set so that torch numbers the GPUs as nvidia-smi does, where that changes nothing else."""
+    if "CUDA_VISIBLE_DEVICES" in environ or "CUDA_DEVICE_ORDER" in environ:
+        return {}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def gpu_subject(index: int, environ: Mapping[str, str]) -> str:
+    """`gpu:N` with the driver's number N of the GPU that torch calls `index` under CUDA_VISIBLE_DEVICES."""
+    visible = environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if index < len(visible) and all(re.fullmatch(r"\s*\d{1,4}\s*", entry) for entry in visible):
+        return f"gpu:{int(visible[index])}"
+    return f"gpu:{index}"
+
+
+def interpreters_in(folder: str) -> tuple[str, ...]:
+    """Where the interpreter of a venv, conda environment or installation in `folder` may lie, likeliest first."""
+    if sys.platform == "win32":
+        names = (r"Scripts\python.exe", "python.exe", r"bin\python.exe")
+    else:
+        names = ("bin/python", "bin/python3", "python", "python3")
+    return tuple(os.path.join(folder, name) for name in names)
+
+
+def _tidy(value: Any) -> Any:
+    """Texts without lone surrogates, which no encoder would take later."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_tidy(key): _tidy(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_tidy(entry) for entry in value]
+    return value

@@ -1,0 +1,115 @@
+"""The lint of signature patterns: what keeps them fast and exact in every engine.
+
+RE2's syntax only, nothing that can cross a line end, and a literal of at least four bytes that any match must contain,
+so that a plain substring search rejects nearly all lines. Patterns are analysed by the standard library's own parser.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+_LEAST = 4
+_LARGEST_REPEAT = 1000
+
+
+def check_pattern(pattern: str) -> Iterator[tuple[str, str]]:
+    """(message, hint) for everything that is wrong with it."""
+    try:
+        tree = _parse(pattern)
+    except re.error as error:
+        yield f"the pattern is no regular expression: {error}", ""
+        return
+    yield from _walk(tree)
+    if not required_literals(pattern):
+        yield (
+            f"the pattern requires no literal of {_LEAST} characters or more",
+            "let every alternative hold a fixed word that the program always prints",
+        )
+
+
+@lru_cache(maxsize=4096)
+def required_literals(pattern: str) -> tuple[str, ...]:
+    """Lower-case texts, at least one of which stands in every match; empty if none can be given."""
+    try:
+        return tuple(sorted(_literals(_parse(pattern))))
+    except re.error:
+        return ()
+
+
+def _parse(pattern: str) -> Any:
+    parser = re._parser if hasattr(re, "_parser") else __import__("sre_parse")  # its name before Python 3.11
+    return parser.parse(pattern)
+
+
+def _walk(tree: Any) -> Iterator[tuple[str, str]]:
+    for operation, argument in tree:
+        name = str(operation)
+        if name in ("ASSERT", "ASSERT_NOT"):
+            yield "look-around is not in RE2's syntax", "match the surrounding text too, or use two rules"
+        elif name in ("GROUPREF", "GROUPREF_EXISTS"):
+            yield "back-references are not in RE2's syntax", ""
+        elif name in ("ATOMIC_GROUP", "POSSESSIVE_REPEAT"):
+            yield "atomic groups and possessive repeats are not in RE2's syntax", ""
+        elif name == "IN" and _crosses_lines(argument):
+            yield "a class here can match a line end", r"add \n to the negated class, or write a blank or tab for \s"
+        elif name in ("MAX_REPEAT", "MIN_REPEAT"):
+            low, high, inner = argument
+            if low > _LARGEST_REPEAT or (str(high) != "MAXREPEAT" and high > _LARGEST_REPEAT):
+                yield f"a repeat of more than {_LARGEST_REPEAT} is not in RE2's syntax", ""
+            yield from _walk(inner)
+        elif name == "SUBPATTERN":
+            yield from _walk(argument[-1])
+        elif name == "BRANCH":
+            for branch in argument[1]:
+                yield from _walk(branch)
+
+
+def _crosses_lines(items: Any) -> bool:
+    negated = bool(items) and str(items[0][0]) == "NEGATE"
+    holds = any(_item_holds_newline(item) for item in items if str(item[0]) != "NEGATE")
+    return not holds if negated else holds
+
+
+def _item_holds_newline(item: Any) -> bool:
+    kind, value = str(item[0]), item[1]
+    if kind == "LITERAL":
+        return bool(value == ord("\n"))
+    if kind == "RANGE":
+        return bool(value[0] <= ord("\n") <= value[1])
+    return str(value) in ("CATEGORY_SPACE", "CATEGORY_NOT_WORD", "CATEGORY_NOT_DIGIT")
+
+
+def _literals(tree: Any) -> set[str]:
+    """The best set of alternatives: the longest literal run of a sequence, or one for every branch."""
+    best: set[str] = set()
+    run: list[str] = []
+
+    def close() -> None:
+        nonlocal best
+        text = "".join(run).lower()
+        run.clear()
+        if len(text) >= _LEAST and len(text) > min((len(one) for one in best), default=0):
+            best = {text}
+
+    for operation, argument in tree:
+        name = str(operation)
+        if name == "LITERAL":
+            run.append(chr(argument))
+            continue
+        if name == "AT":  # a boundary matches nothing and breaks no run
+            continue
+        close()
+        candidates: set[str] = set()
+        if name == "SUBPATTERN":
+            candidates = _literals(argument[-1])
+        elif name in ("MAX_REPEAT", "MIN_REPEAT") and argument[0] >= 1:
+            candidates = _literals(argument[2])
+        elif name == "BRANCH":
+            sets = [_literals(branch) for branch in argument[1]]
+            candidates = set().union(*sets) if all(sets) else set()
+        shortest = min((len(one) for one in best), default=0)
+        if candidates and min(len(one) for one in candidates) > shortest:
+            best = candidates
+    close()
+    return best

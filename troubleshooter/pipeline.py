@@ -1,0 +1,179 @@
+"""The straight line: machine and text → claims → facts → conclusions → diagnoses, remedies, questions → report."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from .ask import ask
+from .derive import derive
+from .engine import infer
+from .machine import Machine
+from .model import (
+    Claim,
+    Conclusion,
+    Diagnosis,
+    Fact,
+    Inference,
+    Input,
+    Knowledge,
+    Note,
+    Question,
+    Report,
+    Request,
+    Target,
+    TestResult,
+    Transcript,
+)
+from .prescribe import prescribe
+from .rank import REPORTED, because, rank
+from .settle import Facts, settle
+
+
+class Thought(NamedTuple):
+    """What the pure middle makes of a set of claims."""
+
+    facts: Facts
+    inference: Inference
+    diagnoses: tuple[Diagnosis, ...]
+    notes: tuple[Note, ...]
+    questions: tuple[Question, ...]
+
+
+def think(claims: Iterable[Claim], knowledge: Knowledge, engine: str = "auto") -> Thought:
+    """Settle, derive, infer, rank, prescribe, ask: pure, the same claims give the same answer."""
+    facts = derive(settle(claims, knowledge.facts), knowledge.tables)
+    inference = infer(knowledge.rules, facts.all(), knowledge.facts, engine)
+    diagnoses = prescribe(rank(inference, facts, knowledge), facts, knowledge)
+    return Thought(
+        facts=facts,
+        inference=inference,
+        diagnoses=diagnoses,
+        notes=_notes(inference.conclusions, facts, knowledge),
+        questions=ask(inference, diagnoses, facts, knowledge),
+    )
+
+
+def _notes(conclusions: Iterable[Conclusion], facts: Facts, knowledge: Knowledge) -> tuple[Note, ...]:
+    rules = {rule.id: rule for rule in knowledge.rules}
+    by_id = {fact.id: fact for fact in facts.all()}
+    notes: list[Note] = []
+    for conclusion in conclusions:
+        if not conclusion.name.startswith("note."):
+            continue
+        support = conclusion.supports[0]
+        seen = [by_id[one] for met in support.met_by for one in met if one in by_id]
+        text = because(rules[support.rule], support, by_id)
+        notes.append(Note(conclusion.name.removeprefix("note."), text, tuple(fact.source for fact in seen)))
+    return tuple(notes)
+
+
+def verdict(diagnoses: Sequence[Diagnosis], notes: Sequence[Note], facts: Facts) -> str:
+    """problem, healthy or inconclusive, as the contract defines them."""
+    if any(one.confidence >= REPORTED for one in diagnoses):
+        return "problem"
+    passed = any(
+        fact.value == "passed"
+        for name, found in facts.by_name.items()
+        if name.startswith("test.") and name != "test.cpu.tensor"
+        for fact in found
+    )
+    return "healthy" if passed or notes or facts.value("run.completed") is True else "inconclusive"
+
+
+def diagnose_text(request: Request, knowledge: Knowledge) -> Report:
+    """What the texts and hints alone say: looks at nothing else, so the same text gives the same answer anywhere."""
+    from .paste import read_paste
+    from .paste.hints import read_hints
+
+    start = time.monotonic()
+    hinted, remarks = read_hints(request.hints, knowledge.facts)
+    claims = (*read_paste(request.texts, knowledge.signatures), *hinted)
+    thought = think(claims, knowledge, request.engine)
+    family = thought.facts.text("os.family")
+    inputs = tuple(Input("text", name, family) for name, _ in request.texts)
+    return _report(thought, knowledge, inputs, None, (), start, remarks)
+
+
+def check(
+    request: Request, knowledge: Knowledge, machine: Machine, progress: Callable[[str], None] | None = None
+) -> Report:
+    """Look at the machine and the target Python, run the tests, and think again with their results."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from .confirm import run_tests, test_claims
+    from .paste import read_paste, read_transcripts
+    from .paste.hints import read_hints
+    from .probes import observe_machine
+    from .probes.python_target import find_target, probe_target
+
+    start = time.monotonic()
+    say = progress or _silent
+    hinted, remarks = read_hints(request.hints, knowledge.facts)
+    python = find_target(machine, request.python)
+    say("Looking at the machine and at the Python that runs torch")
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        looking = pool.submit(observe_machine, machine)
+        seen = list(probe_target(machine, python))
+        seen += looking.result()
+    claims = [one for one in seen if not isinstance(one, Transcript)] + list(hinted)
+    transcripts = [one for one in seen if isinstance(one, Transcript)]
+    if request.texts:
+        claims += read_paste(request.texts, knowledge.signatures)
+    scanned = tuple(read_transcripts(transcripts, knowledge.signatures))
+    claims += scanned
+    thought = think(claims, knowledge, request.engine)
+    tests: tuple[TestResult, ...] = ()
+    if request.confirm != "no" and python:
+        say("Running the tests in the target Python")
+        tests = run_tests(machine, python, request.confirm, thought.facts.all())
+        claims += test_claims(tests)
+        thought = think(claims, knowledge, request.engine)
+    inputs = (
+        Input(machine.kind, machine.name, thought.facts.text("os.family")),
+        *(Input("text", name, "") for name, _ in request.texts),
+    )
+    return _report(thought, knowledge, inputs, _target(python, thought.facts), tests, start, remarks)
+
+
+def _silent(_: str) -> None:
+    return None
+
+
+def _target(python: str, facts: Facts) -> Target | None:
+    if not python:
+        return None
+    return Target(python, facts.text("python.version"), facts.text("torch.version"), facts.text("python.manager"))
+
+
+def _report(
+    thought: Thought,
+    knowledge: Knowledge,
+    inputs: tuple[Input, ...],
+    target: Target | None,
+    tests: tuple[TestResult, ...],
+    start: float,
+    remarks: tuple[str, ...],
+) -> Report:
+    facts = tuple(fact for fact in thought.facts.all() if not _is_silence(fact))
+    return Report(
+        verdict=verdict(thought.diagnoses, thought.notes, thought.facts),
+        inputs=inputs,
+        target=target,
+        diagnoses=thought.diagnoses,
+        notes=thought.notes,
+        questions=thought.questions,
+        tests=tests,
+        facts=facts,
+        engine=thought.inference.engine,
+        engine_reason=thought.inference.engine_reason,
+        knowledge=knowledge.digest,
+        packs=knowledge.packs,
+        took_seconds=time.monotonic() - start,
+        types={fact.name: knowledge.facts[fact.name].type for fact in facts},
+        remarks=remarks,
+    )
+
+
+def _is_silence(fact: Fact) -> bool:
+    """A signature that no text shows: needed by the rules, of no use to a reader."""
+    return fact.name.startswith("log.") and fact.value is not True

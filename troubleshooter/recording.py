@@ -1,0 +1,329 @@
+"""A machine's raw answers as one JSON value, and a machine that answers out of it."""
+
+import os
+import posixpath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from . import commands
+from .errors import UsageError
+from .machine import (
+    ENGLISH,
+    OUTPUT_LIMIT,
+    READ_LIMIT,
+    Answer,
+    Listing,
+    Machine,
+    Reading,
+    Stat,
+    overlaid,
+    replay,
+)
+from .model import Location
+
+SCHEMA = "troubleshooter.recording/1"
+
+_NOT_SAID = "the recording does not say"
+
+
+def load_recording(path: str) -> "RecordedMachine":
+    """Read a recording file. Raises UsageError if it cannot be read or is none."""
+    import json
+
+    try:
+        with open(path, "rb") as file:
+            data = json.loads(file.read())
+    except OSError as error:
+        raise UsageError(f"it cannot be read: {error.strerror}", at=Location(path)) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"it is not JSON: {error}", at=Location(path)) from error
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise UsageError(f"it is no recording: its schema is not {SCHEMA}", at=Location(path))
+    return RecordedMachine(data, name=path)
+
+
+class RecordedMachine:
+    """Answers out of a recording:
+
+    `platform` as `sys.platform`; `environment`; `files` {path: text, or an object with ending, text, reason};
+    `links` {path: target}; `listings` {folder: names}; `stats` {path: the fields of `Stat`}; `missing` paths and
+    program names that are not there, with all below them; `programs` {name: path}; `commands` with the fields of
+    `Answer`. What a recording does not mention is unknown, and a folder is listed by what is known below it.
+    """
+
+    kind = "recording"
+
+    def __init__(self, data: Mapping[str, object], name: str = "") -> None:
+        """Raises UsageError for a part of the wrong shape."""
+        self.name = name
+        self.platform = str(data.get("platform", "linux"))
+        self.environ: Mapping[str, str] = {key: str(value) for key, value in _mapping(data, "environment").items()}
+        self._files = _mapping(data, "files")
+        self._links = _mapping(data, "links")
+        self._listings = _mapping(data, "listings")
+        self._stats = _mapping(data, "stats")
+        self._missing = frozenset(str(path) for path in _sequence(data, "missing"))
+        self._programs = {key: str(value) for key, value in _mapping(data, "programs").items()}
+        self._answers = tuple(_answer(entry) for entry in _sequence(data, "commands"))
+        self._known = (
+            frozenset(self._files) | frozenset(self._links) | frozenset(self._listings) | frozenset(self._stats)
+        )
+
+    def read(self, path: str, limit_bytes: int = READ_LIMIT) -> Reading:
+        known = self._files.get(path)
+        if isinstance(known, str):
+            if len(known) > limit_bytes:
+                return Reading(path, "too-large", known[:limit_bytes], f"it is larger than {limit_bytes} bytes")
+            return Reading(path, "ok", known)
+        if isinstance(known, Mapping):
+            return Reading(path, *(str(known.get(key, "")) for key in ("ending", "text", "reason")))
+        return Reading(path, *self._absent(path))
+
+    def read_link(self, path: str) -> Reading:
+        known = self._links.get(path)
+        return Reading(path, "ok", str(known)) if known is not None else Reading(path, *self._absent(path))
+
+    def list(self, path: str) -> Listing:
+        known = self._listings.get(path)
+        if isinstance(known, Mapping):
+            return Listing(path, str(known.get("ending", "failed")), reason=str(known.get("reason", "")))
+        if isinstance(known, Sequence) and not isinstance(known, str):
+            return Listing(path, "ok", tuple(sorted(map(str, known))))
+        top = path.rstrip("/") + "/"
+        below = {entry[len(top) :].split("/")[0] for entry in self._known if entry.startswith(top)}
+        if below:
+            return Listing(path, "ok", tuple(sorted(below)))
+        ending, _, reason = self._absent(path)
+        return Listing(path, ending, reason=reason)
+
+    def stat(self, path: str) -> Stat:
+        known = self._stats.get(path)
+        if isinstance(known, Mapping):
+            return _stat(path, known)
+        if path in self._files or path in self._links:
+            return Stat(path, "ok", "file", 0o644, readable=True)
+        if self.list(path).ok:
+            return Stat(path, "ok", "directory", 0o755, readable=True)
+        ending, _, reason = self._absent(path)
+        return Stat(path, ending, reason=reason)
+
+    def which(self, name: str) -> str:
+        if name in self._programs:
+            return self._programs[name]
+        return next((a.program for a in self._answers if _base(a.argv[0]) == _base(name) and a.ending != "missing"), "")
+
+    def run(
+        self,
+        argv: Sequence[str],
+        seconds: float,
+        input: bytes = b"",  # noqa: A002
+        env: Mapping[str, str | None] | None = None,
+        cwd: str | None = None,
+        *,
+        limit_bytes: int = OUTPUT_LIMIT,
+        english: bool = True,
+        on_line: Callable[[str], None] | None = None,
+        alive_limit: float | None = None,
+        here: bool = False,
+    ) -> Answer:
+        """With `here` the program is run for real, with the recording's variables laid over ours."""
+        if here:
+            return commands.run(
+                argv[0],
+                argv,
+                seconds,
+                overlaid(os.environ, self.environ, ENGLISH if english else {}, env or {}),
+                input=input,
+                cwd=cwd,
+                limit_bytes=limit_bytes,
+                on_line=on_line,
+                alive_limit=alive_limit,
+            )
+        base, rest = _base(argv[0]), tuple(argv[1:])
+        same_name = [answer for answer in self._answers if _base(answer.argv[0]) == base]
+        for answer in same_name:
+            if answer.argv[1:] == rest:
+                return replay(answer, on_line)
+        if base in self._missing or argv[0] in self._missing or any(a.ending == "missing" for a in same_name):
+            return Answer(argv[0], tuple(argv), "missing", reason=f"there was no {base}")
+        return Answer(argv[0], tuple(argv), "unknown", reason=_NOT_SAID)
+
+    def _absent(self, path: str) -> tuple[str, str, str]:
+        folder, name = posixpath.split(path.rstrip("/"))
+        listing = self._listings.get(folder)
+        if isinstance(listing, Sequence) and not isinstance(listing, str) and name not in listing:
+            return "missing", "", "No such file or directory"
+        parts = path.rstrip("/").split("/")
+        if any("/".join(parts[:count]) in self._missing for count in range(2, len(parts) + 1)):
+            return "missing", "", "No such file or directory"
+        return "unknown", "", _NOT_SAID
+
+
+class RecordingMachine:
+    """Asks another machine and notes every answer."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.kind = machine.kind
+        self.name = machine.name
+        self.platform = machine.platform
+        self.environ = machine.environ
+        self._files: dict[str, object] = {}
+        self._links: dict[str, object] = {}
+        self._listings: dict[str, object] = {}
+        self._stats: dict[str, object] = {}
+        self._programs: dict[str, str] = {}
+        self._missing: set[str] = set()
+        self._answers: dict[tuple[str, ...], Answer] = {}
+
+    def recording(self, variables: Iterable[str]) -> dict[str, object]:
+        """The answers so far, as `RecordedMachine` takes them. Only the `variables` named are kept of the environment,
+        for it holds people's secrets; texts are as they were.
+        """
+        answers = [
+            {key: list(value) if isinstance(value, tuple) else value for key, value in answer._asdict().items()}
+            for answer in self._answers.values()
+        ]
+        return {
+            "schema": SCHEMA,
+            "platform": self.platform,
+            "environment": {name: self.environ[name] for name in variables if name in self.environ},
+            "files": dict(sorted(self._files.items())),
+            "links": dict(sorted(self._links.items())),
+            "listings": dict(sorted(self._listings.items())),
+            "stats": dict(sorted(self._stats.items())),
+            "missing": sorted(self._missing),
+            "programs": dict(sorted(self._programs.items())),
+            "commands": answers,
+        }
+
+    def read(self, path: str, limit_bytes: int = READ_LIMIT) -> Reading:
+        reading = self._machine.read(path, limit_bytes)
+        if reading.missing:
+            self._missing.add(path)
+        elif reading.ending != "unknown":
+            plain = {"ending": reading.ending, "text": reading.text, "reason": reading.reason}
+            self._files[path] = reading.text if reading.ok else plain
+        return reading
+
+    def read_link(self, path: str) -> Reading:
+        reading = self._machine.read_link(path)
+        if reading.ok:
+            self._links[path] = reading.text
+        elif reading.missing:
+            self._missing.add(path)
+        return reading
+
+    def list(self, path: str) -> Listing:
+        listing = self._machine.list(path)
+        if listing.missing:
+            self._missing.add(path)
+        elif listing.ending != "unknown":
+            plain = {"ending": listing.ending, "reason": listing.reason}
+            self._listings[path] = [*listing.names] if listing.ok else plain
+        return listing
+
+    def stat(self, path: str) -> Stat:
+        stat = self._machine.stat(path)
+        if stat.missing:
+            self._missing.add(path)
+        elif stat.ending != "unknown":
+            self._stats[path] = {key: value for key, value in stat._asdict().items() if key != "path"}
+        return stat
+
+    def which(self, name: str) -> str:
+        path = self._machine.which(name)
+        self._programs[name] = path
+        return path
+
+    def run(
+        self,
+        argv: Sequence[str],
+        seconds: float,
+        input: bytes = b"",  # noqa: A002
+        env: Mapping[str, str | None] | None = None,
+        cwd: str | None = None,
+        *,
+        limit_bytes: int = OUTPUT_LIMIT,
+        english: bool = True,
+        on_line: Callable[[str], None] | None = None,
+        alive_limit: float | None = None,
+        here: bool = False,
+    ) -> Answer:
+        answer = self._machine.run(
+            argv,
+            seconds,
+            input,
+            env,
+            cwd,
+            limit_bytes=limit_bytes,
+            english=english,
+            on_line=on_line,
+            alive_limit=alive_limit,
+            here=here,
+        )
+        if answer.ending != "unknown":
+            self._answers[tuple(argv)] = answer
+        return answer
+
+
+def _mapping(data: Mapping[str, object], key: str) -> Mapping[str, object]:
+    value = data.get(key, {})
+    if not isinstance(value, Mapping):
+        raise UsageError(f"the recording's {key!r} has to be an object")
+    return {str(name): entry for name, entry in value.items()}
+
+
+def _sequence(data: Mapping[str, object], key: str) -> tuple[object, ...]:
+    value = data.get(key, ())
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise UsageError(f"the recording's {key!r} has to be a list")
+    return tuple(value)
+
+
+def _answer(entry: object) -> Answer:
+    argv = entry.get("argv") if isinstance(entry, Mapping) else None
+    if isinstance(argv, str):
+        argv = argv.split()
+    if not isinstance(entry, Mapping) or not isinstance(argv, Sequence) or not argv:
+        raise UsageError("each of the recording's 'commands' has to be an object with an argv")
+    code = entry.get("code", 0)
+    signal, given = str(entry.get("signal", "")), entry.get("ending")
+    ending = str(given) if given else "crashed" if signal else "failed" if code else "ok"
+    seconds, dropped = entry.get("seconds", 0.0), entry.get("dropped", 0)
+    return Answer(
+        str(entry.get("program") or argv[0]),
+        tuple(map(str, argv)),
+        ending,
+        code if isinstance(code, int) and ending in ("ok", "failed", "crashed") else None,
+        signal,
+        str(entry.get("text", "")),
+        str(entry.get("errors", "")),
+        float(seconds) if isinstance(seconds, int | float) else 0.0,
+        str(entry.get("reason", "")),
+        dropped if isinstance(dropped, int) else 0,
+    )
+
+
+def _stat(path: str, known: Mapping[str, object]) -> Stat:
+    major, minor, size = (
+        value if isinstance(value := known.get(key), int) else other
+        for key, other in (("major", -1), ("minor", -1), ("size", 0))
+    )
+    mode = known.get("mode", 0o644)
+    bits = int(mode, 8) if isinstance(mode, str) else mode if isinstance(mode, int) else 0
+    return Stat(
+        path,
+        str(known.get("ending", "ok")),
+        str(known.get("kind", "file")),
+        bits,
+        major,
+        minor,
+        readable=bool(known.get("readable", bits & 0o4)),
+        writable=bool(known.get("writable", bits & 0o2)),
+        size=size,
+        reason=str(known.get("reason", "")),
+    )
+
+
+def _base(name: str) -> str:
+    return name.replace("\\", "/").rsplit("/", 1)[-1]

@@ -1,0 +1,1 @@
+"""A report as text, on a terminal, as JSON. Sees `model` only; every foreign text is cleaned before it shows."""

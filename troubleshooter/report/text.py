@@ -1,0 +1,247 @@
+"""The report as lines for people: verdict last, evidence with its source, commands that can be copied whole."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+from unicodedata import east_asian_width
+
+from ..model import UNKNOWN, Diagnosis, Evidence, Fact, Report, Source, Step, TestResult
+from ..text import clean
+from .summary import summary
+from .words import words_for
+
+REPORTED = 0.5
+_MOST_UNKNOWN = 6
+_MOST_REMEDIES = 3
+_MOST_EVIDENCE = 6
+
+
+class Line(NamedTuple):
+    """`style`: plain, title, heading, dim, command, good, bad. Commands are never wrapped."""
+
+    text: str
+    style: str = "plain"
+    indent: int = 0
+    hang: int = 0
+    """How much further than `indent` the wrapped rest of the line stands."""
+
+
+def report_lines(report: Report, language: str = "en") -> Iterator[Line]:
+    words = words_for(language)
+    yield from _head(report, words)
+    reported = [one for one in report.diagnoses if one.confidence >= REPORTED and not one.explained_by]
+    for number, one in enumerate(reported, 1):
+        yield Line("")
+        yield from _diagnosis(one, number, len(reported), words)
+    others = [one for one in report.diagnoses if one.confidence < REPORTED and not one.explained_by]
+    if others:
+        yield Line("")
+        yield Line(words["possible"], "heading")
+        for one in others:
+            yield from _other(one, words)
+    if report.notes:
+        yield Line("")
+        yield Line(words["notes"], "heading")
+        for note in report.notes:
+            yield Line(f"- {clean(note.text)}", indent=2, hang=2)
+    yield from _tests(report.tests, words)
+    yield from _unknowns(report.facts, words)
+    yield from _questions(report, words)
+    yield Line("")
+    style = {"healthy": "good", "problem": "bad"}.get(report.verdict, "heading")
+    yield Line(f"{words['verdict']}: {words[report.verdict]}. {clean(summary(report))}", style)
+
+
+def _head(report: Report, words: Mapping[str, str]) -> Iterator[Line]:
+    seen = []
+    for one in report.inputs:
+        name = words["this_machine"] if one.kind == "live" else clean(one.name)
+        seen.append(f"{name} ({one.os})" if one.os else name)
+    yield Line(f"{words['looked_at']}: {', '.join(seen)}", "dim")
+    if target := report.target:
+        torch = f"torch {target.torch}" if target.torch else words["no_torch"]
+        version = f" ({target.python_version}, {torch})" if target.python_version else ""
+        yield Line(clean(f"{words['target']}: {target.python}{version}"), "dim")
+    for remark in report.remarks:
+        yield Line(clean(remark), "heading")
+
+
+def _diagnosis(one: Diagnosis, number: int, total: int, words: Mapping[str, str]) -> Iterator[Line]:
+    about = "" if one.subject == "host" else f"  [{one.subject}]"
+    yield Line(f"{number}. {one.title}{about}" if total > 1 else f"{one.title}{about}", "title")
+    yield Line(f"{one.id} · {one.confidence:.0%} {words['sure']}", "dim", 3 if total > 1 else 0)
+    yield Line(words["seen"], "heading", 2)
+    shown = [evidence for evidence in one.evidence if evidence.supports][:_MOST_EVIDENCE]
+    for evidence in shown:
+        yield from _evidence(evidence, "")
+    for evidence in [evidence for evidence in one.evidence if not evidence.supports][:2]:
+        yield from _evidence(evidence, f"({words['against']}) ")
+    yield Line(words["means"], "heading", 2)
+    yield Line(clean(one.meaning), indent=4)
+    if one.explains:
+        yield Line(f"{words['explains']}: {', '.join(one.explains)}", indent=4)
+    if one.remedies:
+        yield Line(words["do"], "heading", 2)
+    for place, remedy in enumerate(one.remedies[:_MOST_REMEDIES], 1):
+        yield Line(f"{place}. {clean(remedy.title)} ({words[f'risk_{remedy.risk}']})", indent=4, hang=3)
+        for step in remedy.steps:
+            yield from _step(step, words)
+
+
+def _evidence(evidence: Evidence, mark: str) -> Iterator[Line]:
+    yield Line(f"- {mark}{clean(evidence.because)}", indent=4, hang=2)
+    places = list(dict.fromkeys(filter(None, map(source_text, evidence.sources))))
+    if places:
+        yield Line(clean(f"({'; '.join(places[:3])})"), "dim", 6)
+
+
+def source_text(source: Source) -> str:
+    """Where something was seen, in one phrase."""
+    if source.kind == "text":
+        place = f"{source.file}:{source.line}" if source.file and source.line else source.file
+        return f"{place} “{source.detail}”" if source.detail and source.line else place
+    if source.kind == "table":
+        return ""
+    return source.detail or source.file or source.via
+
+
+def _other(one: Diagnosis, words: Mapping[str, str]) -> Iterator[Line]:
+    yield Line(f"{one.confidence:>4.0%}  {one.title} ({one.id})", indent=2, hang=6)
+    for evidence in one.evidence[:1]:
+        mark = "" if evidence.supports else f"({words['against']}) "
+        yield Line(f"{mark}{clean(evidence.because)}", "dim", 8)
+
+
+def _step(step: Step, words: Mapping[str, str]) -> Iterator[Line]:
+    if step.say:
+        yield Line(clean(step.say), indent=7)
+    if step.shell_text:
+        if step.admin:
+            yield Line(f"({words['admin']})", "dim", 7)
+        for row in step.shell_text.split("\n"):
+            yield Line(clean(row), "command", 9)
+
+
+def _tests(tests: tuple[TestResult, ...], words: Mapping[str, str]) -> Iterator[Line]:
+    if not tests:
+        return
+    yield Line("")
+    yield Line(words["tests"], "heading")
+    skipped: dict[str, list[str]] = {}
+    for test in tests:
+        if test.outcome == "skipped":
+            skipped.setdefault(test.reason, []).append(test.test)
+            continue
+        figures = ", ".join(f"{name} {value}" for name, value in list(test.measured.items())[:4])
+        rest = " · ".join(filter(None, [clean(test.reason), clean(figures)]))
+        style = "good" if test.outcome == "passed" else "bad"
+        about = "" if test.subject == "host" else f" {test.subject}"
+        yield Line(f"{words[test.outcome]}  {test.test}{about}" + (f" · {rest}" if rest else ""), style, 2, 8)
+    for reason, names in skipped.items():
+        yield Line(f"{words['skipped']}  {', '.join(dict.fromkeys(names))}: {clean(reason)}", "dim", 2, 9)
+
+
+def _unknowns(facts: tuple[Fact, ...], words: Mapping[str, str]) -> Iterator[Line]:
+    """What could not be looked at, by reason; a thing merely not stated is not listed."""
+    reasons: dict[str, list[str]] = {}
+    for fact in facts:
+        if fact.state == UNKNOWN and fact.reason and not fact.name.startswith("test."):
+            reasons.setdefault(fact.reason, []).append(fact.name)
+    disputed = [
+        name for fact in facts if fact.name == "disagrees" and isinstance(fact.value, tuple) for name in fact.value
+    ]
+    if reasons or disputed:
+        yield Line("")
+        yield Line(words["unknown"], "heading")
+    for name in disputed:
+        said = next(fact for fact in facts if fact.name == name)
+        claims = "; ".join(
+            f"{claim.value if claim.value is not None else claim.state} ({source_text(claim.source)})"
+            for claim in said.claims
+        )
+        yield Line(clean(f"- {words['disagree']} {name}: {claims}"), indent=2, hang=2)
+    for reason, names in list(reasons.items())[:_MOST_UNKNOWN]:
+        listed = ", ".join(names[:3]) + (f" +{len(names) - 3}" if len(names) > 3 else "")
+        yield Line(clean(f"- {listed}: {reason}"), indent=2, hang=2)
+    if len(reasons) > _MOST_UNKNOWN:
+        yield Line(f"+{len(reasons) - _MOST_UNKNOWN} {words['more']}", "dim", 4)
+
+
+def _questions(report: Report, words: Mapping[str, str]) -> Iterator[Line]:
+    if not report.questions:
+        return
+    yield Line("")
+    yield Line(words["questions"], "heading")
+    for number, question in enumerate(report.questions, 1):
+        yield Line(f"{number}. {clean(question.say)} ({', '.join(question.decides)})", indent=2, hang=3)
+        if question.argv:
+            import shlex
+
+            yield Line(f"{words['run']}:", "dim", 5)
+            yield Line(shlex.join(question.argv), "command", 9)
+        yield Line(f"{words['then']}: --set {question.fact}=…", "dim", 5)
+
+
+# --- rendering
+
+
+def plain(lines: Iterator[Line], width: int, encoding: str = "utf-8") -> str:
+    """Text without colour, wrapped at `width` columns; characters that `encoding` lacks are replaced."""
+    text = "".join(row + "\n" for line in lines for row in rows_of(line, width))
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        for fancy, simple in (("·", "-"), ("“", '"'), ("”", '"'), ("…", "..."), ("→", "->")):
+            text = text.replace(fancy, simple)
+        text = (
+            text.encode("ascii", "replace").decode("ascii")
+            if encoding == "unknown"
+            else text.encode(encoding, "replace").decode(encoding)
+        )
+    return text
+
+
+def rows_of(line: Line, width: int) -> Iterator[str]:
+    start = " " * line.indent
+    if line.style == "command" or not line.text:
+        yield (start + line.text).rstrip()
+        return
+    first = True
+    for row in wrap(line.text, max(20, width - line.indent - line.hang)):
+        yield start + ("" if first else " " * line.hang) + row
+        first = False
+
+
+def wrap(text: str, width: int) -> Iterator[str]:
+    """Rows of at most `width` columns: broken at blanks, and between wide (Chinese, Japanese, Korean) characters."""
+    for paragraph in text.split("\n"):
+        row, columns = "", 0
+        for piece in _pieces(paragraph):
+            wide = columns_of(piece)
+            if columns and columns + wide > width:
+                yield row.rstrip()
+                row, columns = piece.lstrip(), columns_of(piece.lstrip())
+            else:
+                row, columns = row + piece, columns + wide
+        yield row.rstrip()
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Words with the blanks before them; each wide character alone."""
+    word = ""
+    for character in text:
+        if east_asian_width(character) in "WF":
+            if word:
+                yield word
+            yield character
+            word = ""
+        elif character == " " and word.strip():
+            yield word
+            word = character
+        else:
+            word += character
+    if word:
+        yield word
+
+
+def columns_of(text: str) -> int:
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)

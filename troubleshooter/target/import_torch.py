@@ -1,0 +1,92 @@
+"""Import torch step by step and ask it what it sees. It may crash, hang, exit or print at any point.
+
+Steps: import-torch, read-version, is-available, device-count, list-archs, cuda-init, then device for each GPU.
+Imports nothing itself but what is built into the interpreter, as `channel.py` explains.
+"""
+
+import sys
+
+
+def main(channel, arguments):
+    done, _ = channel.step("import-torch", lambda: {"file": text(getattr(load(), "__file__", None))})
+    if not done:
+        return
+    torch = sys.modules["torch"]
+
+    _, version = channel.step("read-version", lambda: read_version(torch))
+    channel.step("is-available", lambda: {"available": need(channel, torch, "cuda.is_available")() is True})
+    _, count = channel.step("device-count", lambda: {"count": int(need(channel, torch, "cuda.device_count")())})
+    channel.step("list-archs", lambda: {"archs": list_archs(channel, torch)})
+    channel.step("cuda-init", lambda: initialise(channel, torch, version or {}))
+    for index in range(min((count or {}).get("count", 0), 64)):
+        channel.step("device", lambda index=index: about(channel, torch, index), device=index)
+
+
+def load():
+    import torch
+
+    # A torch that removes or replaces itself in sys.modules is whatever the import statement gives.
+    sys.modules["torch"] = torch
+    return torch
+
+
+def need(channel, torch, path):
+    """The attribute at a dotted path below torch; a torch that lacks it skips the step."""
+    found = torch
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise channel.Skipped("this torch has no %s" % path)
+    return found
+
+
+def text(value):
+    return None if value is None else str(value)
+
+
+def read_version(torch):
+    """Versions as the imported module states them; "stated" lists those it states at all, be it as None."""
+    module = getattr(torch, "version", None)
+    values = {"version": text(getattr(torch, "__version__", None))}
+    stated = []
+    for name in ("cuda", "hip", "xpu", "git_version", "debug"):
+        if hasattr(module, name):
+            stated.append(name)
+            values[name] = text(getattr(module, name))
+    values["stated"] = stated
+    return values
+
+
+def list_archs(channel, torch):
+    listed = [str(arch) for arch in need(channel, torch, "cuda.get_arch_list")()]
+    if listed:
+        return listed
+    # Without a usable GPU the public function gives an empty list; the build knows its list all the same.
+    flags = getattr(getattr(torch, "_C", None), "_cuda_getArchFlags", None)
+    found = str((flags() if flags else None) or "").split()
+    if not found:
+        raise channel.Skipped("torch lists no architectures while it sees no GPU")
+    return found
+
+
+def initialise(channel, torch, version):
+    if version.get("cuda") is None and version.get("hip") is None and "cuda" in version.get("stated", ()):
+        raise channel.Skipped("this build has no CUDA to initialise")
+    need(channel, torch, "cuda.init")()
+    return {}
+
+
+def about(channel, torch, index):
+    values = {}
+    name = getattr(torch.cuda, "get_device_name", None)
+    if name:
+        values["name"] = str(name(index))
+    capability = getattr(torch.cuda, "get_device_capability", None)
+    if capability:
+        major, minor = capability(index)
+        values["capability"] = "%d.%d" % (major, minor)
+    # Not its memory: torch counts what a context may use, nvidia-smi what the card has, and the two never agree.
+    if not values:
+        raise channel.Skipped("this torch says nothing of its devices")
+    return values
