@@ -59,6 +59,9 @@ def test_host_facts(knowledge: Knowledge, given: dict[str, Value], expected: dic
         ("GeForce GTX 1080 Ti", "6.1", "580"),
         ("NVIDIA GeForce RTX 5090", "12.0", None),
         ("Quadro RTX 5000", "7.5", None),
+        ("Tesla V100", "7.0", "580"),
+        ("RTX 6000 Ada", "8.9", None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "8.0", None),
     ],
 )
 def test_a_gpu_by_its_name(knowledge: Knowledge, name: str, capability: str, last: str | None) -> None:
@@ -67,7 +70,7 @@ def test_a_gpu_by_its_name(knowledge: Knowledge, name: str, capability: str, las
     assert facts.value("gpu.last_driver", "gpu:0") == last
 
 
-@pytest.mark.parametrize("name", ["second GPU", "NVIDIA GeForce RTX 9090", "", "Radeon RX 7900", "NVIDIA"])
+@pytest.mark.parametrize("name", ["second GPU", "RTX", "NVIDIA GeForce RTX 9090", "", "Radeon RX 7900", "NVIDIA"])
 def test_a_name_that_no_table_has_stays_unknown(knowledge: Knowledge, name: str) -> None:
     assert derived(knowledge, {"gpu.name": name}).value("gpu.capability", "gpu:0") is None
 
@@ -105,7 +108,7 @@ def test_which_gpu_runs_which_build(
         # S2: driver 470 runs CUDA 11 builds only
         ({**LINUX, "gpu.name": "RTX 3090", "driver.version": "470.82.01", "torch.version": "2.5.1+cu124"}, "2.5.1", "cu118"),
         # S3: the installed release has no build for this GPU
-        ({**LINUX, "gpu.name": "RTX 5090", "driver.version": "570.86.10", "torch.version": "2.5.1+cu124"}, "2.14.1", "cu126x"),
+        ({**LINUX, "gpu.name": "RTX 5090", "driver.version": "570.86.10", "torch.version": "2.5.1+cu124"}, "2.11.0", "cu128"),
         # S9: the newest line that serves Volta
         ({**LINUX, "gpu.name": "Tesla V100", "driver.version": "580.65.06", "torch.version": "2.12.0+cu130"}, "2.12.0", "cu126"),
         ({**LINUX, "python.version": "3.8.10", "gpu.name": "RTX 3090", "driver.version": "535.54.03"}, "2.4.1", "cu124"),
@@ -114,7 +117,9 @@ def test_which_gpu_runs_which_build(
         ({"os.family": "macos", "gpu.name": "RTX 3090", "driver.version": "535.54.03"}, None, None),
     ],
 )  # fmt: skip
-def test_the_build_to_install(knowledge: Knowledge, given: dict[str, Value], torch: str | None, tag: str | None) -> None:
+def test_the_build_to_install(
+    knowledge: Knowledge, given: dict[str, Value], torch: str | None, tag: str | None
+) -> None:
     facts = derived(knowledge, given)
     assert (facts.value("plan.torch"), facts.value("plan.tag")) == (torch, tag)
 

@@ -462,8 +462,10 @@ def start_action_for_state(handle, state): return ("{}", json.dumps({"end": slot
             "do not belong together",
         ),
         (
-            "def start_action_for_state(handle, state): return ('{}', json.dumps({'r0': slot(0)}))\n"
-            "complete_and_start_action = lambda h, s: json.dumps({'r0': slot(0)})",
+            (
+                "def start_action_for_state(handle, state): return ('{}', json.dumps({'r0': slot(0)}))\n"
+                "complete_and_start_action = lambda h, s: json.dumps({'r0': slot(0)})"
+            ),
             "twice",
         ),
     ],

@@ -54,7 +54,9 @@ def steps_of(steps: tuple[StepSpec, ...], when: tuple[Condition, ...] = (), **st
 
 
 def test_an_action_takes_the_form_of_this_manager() -> None:
-    step = steps_of((StepSpec("install"),), python__path="/v/bin/python", plan__torch="2.5.1", plan__torchvision="0.20.1")[0]
+    step = steps_of(
+        (StepSpec("install"),), python__path="/v/bin/python", plan__torch="2.5.1", plan__torchvision="0.20.1"
+    )[0]
     assert step.argv == ("/v/bin/python", "-m", "pip", "install", "torch==2.5.1", "torchvision==0.20.1")
     assert (step.kind, step.shell, step.manager, step.undoable) == ("run", "bash", "pip", True)
 
@@ -95,7 +97,20 @@ def test_a_variable_is_set_in_the_words_of_the_shell(family: str, value: str | N
     assert step.env == (("A", value),)
 
 
-HOSTILE = ("a b", "a;rm -rf /", "$(id)", "`id`", "it's", 'say "x"', "a\nb", "名字", "-x", "a&b", "%PATH%", "{torch.cuda}")
+HOSTILE = (
+    "a b",
+    "a;rm -rf /",
+    "$(id)",
+    "`id`",
+    "it's",
+    'say "x"',
+    "a\nb",
+    "名字",
+    "-x",
+    "a&b",
+    "%PATH%",
+    "{torch.cuda}",
+)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -48,9 +48,7 @@ def rule(name: str, diagnosis: str, *facts: str, evidence: str = "strong") -> Ru
 def ranked(
     articles: list[Article], rules: list[Rule], **stated: bool
 ) -> tuple[tuple[Diagnosis, ...], Inference, Facts, Knowledge]:
-    knowledge = Knowledge(
-        FACTS, tuple(rules), (), {}, {one.id: one for one in articles}, {}, STRENGTHS, (), ""
-    )
+    knowledge = Knowledge(FACTS, tuple(rules), (), {}, {one.id: one for one in articles}, {}, STRENGTHS, (), "")
     claims = []
     for name, value in stated.items():
         if name.startswith("gpu"):
@@ -137,7 +135,9 @@ def test_two_that_explain_each_other_do_not_both_vanish() -> None:
 
 def test_the_commoner_of_two_equal_ones_comes_first() -> None:
     found, *_ = ranked(
-        [article("x", "rare"), article("y")], [rule("one", "x", "a", evidence="decisive"), rule("two", "y", "a")], a=True
+        [article("x", "rare"), article("y")],
+        [rule("one", "x", "a", evidence="decisive"), rule("two", "y", "a")],
+        a=True,
     )
     assert [one.id for one in found] == ["x", "y"]
 
@@ -186,5 +186,3 @@ def test_the_facts_of_the_evidence_are_those_that_were_seen() -> None:
     evidence = found[0].evidence[0]
     assert evidence.facts == ("a@host",)
     assert [source.detail for source in evidence.sources] == ["a"]
-
-

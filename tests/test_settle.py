@@ -87,9 +87,7 @@ def test_a_claim_that_does_not_fit_the_catalogue_is_left_out(name: str, value: s
 
 
 def test_values_take_the_type_of_the_catalogue() -> None:
-    facts = settle(
-        [present("gpu.count", "8", via("text")), present("torch.archs", "sm_90", via("text"))], CATALOGUE
-    )
+    facts = settle([present("gpu.count", "8", via("text")), present("torch.archs", "sm_90", via("text"))], CATALOGUE)
     assert facts.value("gpu.count") == 8
     assert facts.value("torch.archs") == ("sm_90",)
 

@@ -52,7 +52,15 @@ def test_the_parts_of_a_version() -> None:
 
 @pytest.mark.parametrize(
     ("tag", "cuda"),
-    [("cu124", "12.4"), ("cu102", "10.2"), ("cu92", "9.2"), ("cu130", "13.0"), ("cpu", ""), ("rocm6.2", ""), ("xpu", "")],
+    [
+        ("cu124", "12.4"),
+        ("cu102", "10.2"),
+        ("cu92", "9.2"),
+        ("cu130", "13.0"),
+        ("cpu", ""),
+        ("rocm6.2", ""),
+        ("xpu", ""),
+    ],
 )
 def test_the_cuda_of_a_build_tag(tag: str, cuda: str) -> None:
     assert cuda_of_tag(tag) == cuda

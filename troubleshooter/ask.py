@@ -1,6 +1,6 @@
 """The unknown facts that would decide most, as questions to the person."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from .model import HOST, UNKNOWN, Conclusion, Diagnosis, Inference, Knowledge, Question
 from .rank import confidence
@@ -10,13 +10,18 @@ _MOST = 3
 _LEAST_GAIN = 0.02
 _MOST_UNKNOWNS = 2
 """A rule that waits for more answers than this is too far from firing to ask about."""
+_CERTAIN = 0.9
+_REMOTE, _UNSUSPECTED = 0.05, 0.2
+"""What a question about something that nothing points to is worth, beside suspicions and without any."""
 _PREFIX = "diagnosis."
 
 
 def ask(
-    inference: Inference, diagnoses: Iterable[Diagnosis], facts: Facts, knowledge: Knowledge
+    inference: Inference, diagnoses: Sequence[Diagnosis], facts: Facts, knowledge: Knowledge
 ) -> tuple[Question, ...]:
-    """At most three questions, the one that moves most confidence first."""
+    """At most three questions, the one that moves most confidence first; none where the cause is certain already."""
+    if any(one.confidence >= _CERTAIN for one in diagnoses):
+        return ()
     rules = {rule.id: rule for rule in knowledge.rules}
     now = {one.id: one.confidence for one in diagnoses}
     possible = {f"{one.name}@{one.subject}": one for one in inference.possible}
@@ -37,8 +42,8 @@ def ask(
                 continue
             step = knowledge.strengths.evidence[rules[support.rule].evidence]
             moved = abs(confidence(_logit(start) + step) - start) / len(names)
-            # A question about something already suspected is worth more than one about a remote possibility.
-            moved *= 1.0 if name in now else 0.2
+            if name not in now:
+                moved *= _REMOTE if now else _UNSUSPECTED
             for one in names:
                 gain = gains.setdefault(one, {})
                 gain[name] = max(gain.get(name, 0.0), moved)

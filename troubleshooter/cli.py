@@ -73,7 +73,7 @@ def _common(command: argparse.ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    as_json = any(one == "--format=json" or pair == ("--format", "json") for one, pair in _with_next(words))
+    as_json = "--format=json" in words or "--format json" in " ".join(words)
     try:
         return _run(words)
     except TroubleshooterError as error:
@@ -89,10 +89,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception:
         _internal_error()
         return INTERNAL
-
-
-def _with_next(words: Sequence[str]) -> list[tuple[str, tuple[str, str]]]:
-    return [(one, (one, following)) for one, following in zip(words, [*words[1:], ""], strict=True)]
 
 
 def _run(words: list[str]) -> int:

@@ -6,7 +6,7 @@ Decides which tests make sense from facts; what a result means for a diagnosis s
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from .interpreter import ScriptRun, environment_of_children, gpu_subject, run_script
+from .interpreter import ScriptRun, environment_of_children, gpu_subject, recorded_run, run_script
 from .machine import Machine
 from .model import HOST, PRESENT, Claim, Fact, Source, TestResult, Transcript, present, unknown
 from .text import clean
@@ -57,6 +57,15 @@ def run_tests(
     if planned:
         results += _in_processes(machine, python, mode, planned, seconds=seconds, alive_limit=alive_limit, cwd=cwd)
     return tuple(results)
+
+
+def results_of_recording(runs: Iterable[Mapping[str, Any]], environ: Mapping[str, str]) -> tuple[TestResult, ...]:
+    """The results in the runs of `gpu_tests.py` that a recording keeps (each as `recorded_run` says)."""
+    done: dict[_Pair, TestResult] = {}
+    for run in runs:
+        for pair, result in _results(recorded_run(run), environ):
+            done.setdefault(pair, result)
+    return tuple(done.values())
 
 
 def test_claims(results: Iterable[TestResult]) -> tuple[Claim, ...]:

@@ -143,9 +143,11 @@ def _row_of_gpu(table: Table, name: str) -> Row | None:
         return None
     rows = [(row, _plain_name(str(row["name"]))) for row in table.rows if row.get("confirmed")]
     exact = [row for row, plain in rows if plain == wanted]
-    # "RTX A6000" and "A100-SXM4-80GB" carry words that tables leave out: the longest product that begins the name.
-    begins = [(len(plain), row) for row, plain in rows if f" {wanted} ".startswith(f" {plain} ")]
-    found = exact or [row for length, row in begins if length == max(length for length, _ in begins)]
+    # "V100" and "RTX 6000 Ada" leave words out: every product that begins so, if all agree.
+    longer = [row for row, plain in rows if plain.startswith(f"{wanted} ")]
+    # "A100-SXM4-80GB MIG 1g.10gb" has words that no product has: the longest product that begins the name.
+    shorter = [(len(plain), row) for row, plain in rows if wanted.startswith(f"{plain} ")]
+    found = exact or longer or [row for length, row in shorter if length == max(length for length, _ in shorter)]
     capabilities = {str(row["capability"]) for row in found}
     return found[0] if len(capabilities) == 1 else None
 
@@ -180,7 +182,7 @@ def _kernels(facts: Facts, tables: Tables) -> Iterator[Fact]:
         )
         yield given.fact("gpu.has_kernels", runs, gpu)
         yield given.fact("gpu.newer_than_build", not runs and capability[0] > highest, gpu)
-        yield given.fact("gpu.older_than_build", not runs and capability[0] < highest, gpu)
+        yield given.fact("gpu.older_than_build", not runs and capability[0] < lowest, gpu)
 
 
 def _codes(row: Row, platform: str) -> list[str]:

@@ -16,7 +16,8 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in self.at if part)
-        return f"{place}: {self.message}" + (f"; {self.hint}" if self.hint else "")
+        text = f"{self.message}; {self.hint}" if self.hint else self.message
+        return f"{place}: {text}" if place else text
 
 
 class TroubleshooterError(Exception):

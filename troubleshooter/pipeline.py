@@ -98,41 +98,61 @@ def check(
     request: Request, knowledge: Knowledge, machine: Machine, progress: Callable[[str], None] | None = None
 ) -> Report:
     """Look at the machine and the target Python, run the tests, and think again with their results."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from .confirm import run_tests, test_claims
+    from .confirm import results_of_recording, run_tests, test_claims, test_transcripts
     from .paste import read_paste, read_transcripts
     from .paste.hints import read_hints
-    from .probes import observe_machine
-    from .probes.python_target import find_target, probe_target
+    from .probes.python_target import find_target
+    from .recording import RecordedMachine
 
     start = time.monotonic()
     say = progress or _silent
     hinted, remarks = read_hints(request.hints, knowledge.facts)
     python = find_target(machine, request.python)
     say("Looking at the machine and at the Python that runs torch")
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        looking = pool.submit(observe_machine, machine)
-        seen = list(probe_target(machine, python))
-        seen += looking.result()
-    claims = [one for one in seen if not isinstance(one, Transcript)] + list(hinted)
+    seen = _observe(machine, python)
     transcripts = [one for one in seen if isinstance(one, Transcript)]
+    claims = [one for one in seen if isinstance(one, Claim)] + list(hinted)
     if request.texts:
         claims += read_paste(request.texts, knowledge.signatures)
     scanned = tuple(read_transcripts(transcripts, knowledge.signatures))
-    claims += scanned
-    thought = think(claims, knowledge, request.engine)
+    thought = think((*claims, *scanned), knowledge, request.engine)
     tests: tuple[TestResult, ...] = ()
     if request.confirm != "no" and python:
         say("Running the tests in the target Python")
         tests = run_tests(machine, python, request.confirm, thought.facts.all())
-        claims += test_claims(tests)
-        thought = think(claims, knowledge, request.engine)
+    elif isinstance(machine, RecordedMachine):
+        tests = results_of_recording(machine.target.get("tests") or (), machine.environ)
+    if tests:
+        transcripts += test_transcripts(tests)
+        scanned = tuple(read_transcripts(transcripts, knowledge.signatures))
+        thought = think((*claims, *scanned, *test_claims(tests)), knowledge, request.engine)
     inputs = (
         Input(machine.kind, machine.name, thought.facts.text("os.family")),
         *(Input("text", name, "") for name, _ in request.texts),
     )
     return _report(thought, knowledge, inputs, _target(python, thought.facts), tests, start, remarks)
+
+
+def _observe(machine: Machine, python: str) -> list[Claim | Transcript]:
+    """The machine and the target Python at the same time; an interruption ends the children of both."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from .machine import end_all
+    from .probes import observe_machine
+    from .probes.python_target import claims_of_recording, probe_target
+    from .recording import RecordedMachine
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        looking = pool.submit(observe_machine, machine)
+        try:
+            if isinstance(machine, RecordedMachine) and not python:
+                target = tuple(claims_of_recording(machine.target, machine.environ))
+            else:
+                target = probe_target(machine, python)
+            return [*target, *looking.result()]
+        except BaseException:
+            end_all()
+            raise
 
 
 def _silent(_: str) -> None:

@@ -3,6 +3,7 @@
 import os
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from . import commands
 from .errors import UsageError
@@ -57,6 +58,8 @@ class RecordedMachine:
         self.name = name
         self.platform = str(data.get("platform", "linux"))
         self.environ: Mapping[str, str] = {key: str(value) for key, value in _mapping(data, "environment").items()}
+        self.target: Mapping[str, Any] = _mapping(data, "target")
+        """What the scripts in the target reported: {inspection: run, import: run, tests: [run]}; may be empty."""
         self._files = _mapping(data, "files")
         self._links = _mapping(data, "links")
         self._listings = _mapping(data, "listings")

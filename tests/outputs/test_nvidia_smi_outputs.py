@@ -1,8 +1,11 @@
 """Every form and generation of nvidia-smi's output gives the same claims."""
 
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from troubleshooter.model import UNKNOWN, Claim, Source
 from troubleshooter.outputs import nvidia_smi
@@ -147,3 +150,21 @@ def test_xml_that_cannot_be_trusted_is_unknown(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "hello", "| NVIDIA-SMI", "nvidia-smi: command not found", "+---+\n" * 50])
 def test_text_of_something_else_says_nothing(text: str) -> None:
     assert said(text) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["|   0  " + "x " * 500_000, "| " * 500_000, " " * 1_000_000 + ":", "GPU 0: " + "x" * 1_000_000]
+)
+def test_an_absurd_line_costs_no_time(line: str) -> None:
+    began = time.monotonic()
+    for start in ("", text_of("610.txt"), "==============NVSMI LOG==============\n"):
+        said(start + line)
+    assert time.monotonic() - began < 1
+
+
+@given(st.data())
+def test_no_damage_to_an_output_is_a_fault(data: st.DataObject) -> None:
+    text = text_of(data.draw(st.sampled_from([name for name, _, _ in HEADERS])))
+    start, length = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 400))
+    for claim in said(text[:start] + data.draw(st.text(max_size=20)) + text[start + length :]):
+        assert claim.name.startswith(("driver.", "gpu."))

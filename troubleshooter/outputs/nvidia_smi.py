@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..model import Claim, Source, Value, absent, present, unknown
-from .lines import at, line_of
+from .lines import at, line_of, lines_of
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -68,7 +68,7 @@ def read_nvidia_smi(text: str, source: Source) -> Iterator[Claim]:
 
 def read_table(text: str, source: Source) -> Iterator[Claim]:
     """The table that plain nvidia-smi prints."""
-    lines = text.splitlines()
+    lines = lines_of(text)
     for number, line in enumerate(lines):
         if head := _TABLE_HEAD.search(line):
             here = at(source, number)
@@ -112,7 +112,7 @@ def _rest_of_row(lines: list[str], source: Source, subject: str) -> Iterator[Cla
 def read_list(text: str, source: Source) -> Iterator[Claim]:
     """The answer to nvidia-smi -L."""
     count = 0
-    lines = text.splitlines()
+    lines = lines_of(text)
     for number, line in enumerate(lines):
         if found := _LIST_LINE.match(line):
             count += 1
@@ -140,7 +140,7 @@ def read_version(text: str, source: Source) -> Iterator[Claim]:
 
 def read_query(text: str, source: Source, fields: Iterable[str] = ()) -> Iterator[Claim]:
     """CSV of nvidia-smi --query-gpu; `fields` names the columns where the text has no header."""
-    rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(), skipinitialspace=True) if row]
+    rows = [[cell.strip() for cell in row] for row in csv.reader(lines_of(text), skipinitialspace=True) if row]
     columns = [name.split(" [")[0] for name in fields]
     if not columns and rows:
         columns = [name.split(" [")[0] for name in rows.pop(0)]
@@ -174,7 +174,7 @@ def read_report(text: str, source: Source) -> Iterator[Claim]:
     heads: dict[str, str] = {}
     gpus: list[tuple[int, dict[str, str]]] = []
     path: list[tuple[int, str]] = []
-    for number, line in enumerate(text.splitlines()):
+    for number, line in enumerate(lines_of(text)):
         if not (found := _REPORT_LINE.match(line)):
             continue
         indent, key, value = len(found[1].expandtabs(4)), found[2], found[3]

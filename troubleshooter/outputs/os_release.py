@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from ..model import Claim, Source, present
-from .lines import at
+from .lines import at, lines_of
 
 _SETTING = re.compile(r"""\s*([A-Z][A-Z0-9_]*)=(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"']*))\s*$""")
 _FACTS = {"ID": "os.distribution", "VERSION_ID": "os.distribution_version", "PRETTY_NAME": "os.release"}
@@ -13,7 +13,7 @@ _FACTS = {"ID": "os.distribution", "VERSION_ID": "os.distribution_version", "PRE
 def read_os_release(text: str, source: Source) -> Iterator[Claim]:
     """Arch and other rolling distributions have no VERSION_ID: nothing is said of it then."""
     settings: dict[str, tuple[str, int]] = {}
-    for number, line in enumerate(text.splitlines()):
+    for number, line in enumerate(lines_of(text)):
         if found := _SETTING.match(line):
             value = re.sub(r"\\(.)", r"\1", found[2]) if found[2] is not None else found[3] or found[4] or ""
             settings[found[1]] = value.strip(), number

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from ..model import Claim, Source, present
-from .lines import at
+from .lines import at, lines_of
 
 NVIDIA = "10de"
 VENDORS = {"1002": "AMD", "8086": "Intel", "1a03": "ASPEED", "102b": "Matrox", "1234": "QEMU", "15ad": "VMware"}
@@ -29,7 +29,7 @@ def read_lspci(text: str, source: Source) -> Iterator[Claim]:
     drivers: list[str] = []
     others: list[str] = []
     first, inside = 0, False
-    for number, line in enumerate(text.splitlines()):
+    for number, line in enumerate(lines_of(text)):
         if found := _DEVICE.match(line):
             inside = False
             if found["kind"].lower() not in DISPLAY_CLASSES:

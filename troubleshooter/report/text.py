@@ -10,7 +10,7 @@ from .summary import summary
 from .words import words_for
 
 REPORTED = 0.5
-_MOST_UNKNOWN = 6
+_MOST_UNKNOWN = 4
 _MOST_REMEDIES = 3
 _MOST_EVIDENCE = 6
 
@@ -131,13 +131,17 @@ def _tests(tests: tuple[TestResult, ...], words: Mapping[str, str]) -> Iterator[
         if test.outcome == "skipped":
             skipped.setdefault(test.reason, []).append(test.test)
             continue
-        figures = ", ".join(f"{name} {value}" for name, value in list(test.measured.items())[:4])
+        figures = ", ".join(f"{name} {_figure(value)}" for name, value in list(test.measured.items())[:4])
         rest = " · ".join(filter(None, [clean(test.reason), clean(figures)]))
         style = "good" if test.outcome == "passed" else "bad"
         about = "" if test.subject == "host" else f" {test.subject}"
         yield Line(f"{words[test.outcome]}  {test.test}{about}" + (f" · {rest}" if rest else ""), style, 2, 8)
     for reason, names in skipped.items():
         yield Line(f"{words['skipped']}  {', '.join(dict.fromkeys(names))}: {clean(reason)}", "dim", 2, 9)
+
+
+def _figure(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _unknowns(facts: tuple[Fact, ...], words: Mapping[str, str]) -> Iterator[Line]:
