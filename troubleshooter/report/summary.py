@@ -3,14 +3,19 @@
 from ..model import Report
 
 
+def percent(confidence: float) -> str:
+    """Whole percents; nothing is ever a hundred percent sure."""
+    return f"{min(confidence, 0.99):.0%}"
+
+
 def summary(report: Report) -> str:
     """One line in English: it is part of the JSON contract."""
     first = report.diagnoses[0] if report.diagnoses else None
     if report.verdict == "problem" and first:
-        return f"{first.title} ({first.id}, {first.confidence:.0%} sure)"
+        return f"{first.title} ({first.id}, {percent(first.confidence)} sure)"
     if report.verdict == "healthy":
         passed = [test.test for test in report.tests if test.outcome == "passed"]
         return f"No problem found; passed: {', '.join(dict.fromkeys(passed))}" if passed else "No problem found"
     if first:
-        return f"Nothing is certain; most likely {first.id} ({first.confidence:.0%})"
+        return f"Nothing is certain; most likely {first.id} ({percent(first.confidence)})"
     return "Nothing decides yet" if report.questions else "Nothing was found that points to a cause"

@@ -6,7 +6,7 @@ from unicodedata import east_asian_width
 
 from ..model import UNKNOWN, Diagnosis, Evidence, Fact, Report, Source, Step, TestResult
 from ..text import clean
-from .summary import summary
+from .summary import percent, summary
 from .words import words_for
 
 REPORTED = 0.5
@@ -68,7 +68,7 @@ def _head(report: Report, words: Mapping[str, str]) -> Iterator[Line]:
 def _diagnosis(one: Diagnosis, number: int, total: int, words: Mapping[str, str]) -> Iterator[Line]:
     about = "" if one.subject == "host" else f"  [{one.subject}]"
     yield Line(f"{number}. {one.title}{about}" if total > 1 else f"{one.title}{about}", "title")
-    yield Line(f"{one.id} · {one.confidence:.0%} {words['sure']}", "dim", 3 if total > 1 else 0)
+    yield Line(f"{one.id} · {percent(one.confidence)} {words['sure']}", "dim", 3 if total > 1 else 0)
     yield Line(words["seen"], "heading", 2)
     shown = [evidence for evidence in one.evidence if evidence.supports][:_MOST_EVIDENCE]
     for evidence in shown:
@@ -105,7 +105,7 @@ def source_text(source: Source) -> str:
 
 
 def _other(one: Diagnosis, words: Mapping[str, str]) -> Iterator[Line]:
-    yield Line(f"{one.confidence:>4.0%}  {one.title} ({one.id})", indent=2, hang=6)
+    yield Line(f"{percent(one.confidence):>4}  {one.title} ({one.id})", indent=2, hang=6)
     for evidence in one.evidence[:1]:
         mark = "" if evidence.supports else f"({words['against']}) "
         yield Line(f"{mark}{clean(evidence.because)}", "dim", 8)
