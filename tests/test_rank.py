@@ -153,6 +153,13 @@ def test_what_speaks_of_the_host_speaks_of_each_gpu() -> None:
     assert found[0].confidence == logistic(-2 + 4 + 2.5)
 
 
+def test_what_a_gpu_shows_against_it_weakens_what_is_said_of_the_host() -> None:
+    rules = [rule("one", "x", "a"), rule("no", "x", "gpu.bad", evidence="strong-against")]
+    found, *_ = ranked([article("x")], rules, a=True, gpu0=True, gpu1=True)
+    assert found[0].subject == "host"
+    assert found[0].confidence == logistic(-2 + 4 - 4)
+
+
 def test_a_passed_test_weakens_the_diagnosis_that_lists_it() -> None:
     effect = (TestEffect("torch.matmul", "failed", "strong"),)
     rules = [rule("one", "x", "a"), rule("two", "y", "a")]

@@ -125,7 +125,9 @@ def _collect(
         shared = subjects.pop(HOST, [])
         accused = {subject: found for subject, found in subjects.items() if any(one.supports for one in found)}
         if not accused:
-            accused, shared = {HOST: shared}, []
+            # What a GPU shows against a cause that is said of the whole host counts too.
+            against = {one.rule: one for found in subjects.values() for one in found}
+            accused, shared = {HOST: [*shared, *against.values()]}, []
         for subject, found in accused.items():
             evidence = (*shared, *found)
             if any(one.supports for one in evidence):

@@ -11,7 +11,8 @@ _TORCH = re.compile(
     r"(\d+\.\d+(?:\.\d+)?(?:\.?(?:dev|a|b|rc)\d+)?)(?:[+ (-]*(cpu|cu\d{2,3}|rocm[\d.]*|xpu)\b)?", re.IGNORECASE
 )
 _NOT_THERE = re.compile(r"(?i)\s*(none|no|not installed|absent|missing|n/?a|-)\s*")
-_COUNT = re.compile(r"^\s*(\d{1,4})\s*[x×*]\s*|\s*[x×*]\s*(\d{1,4})\s*$", re.IGNORECASE)
+# "2x RTX 3090", "RTX 3090 x2"; the X of "RTX 4060" and "MX150" counts nothing.
+_COUNT = re.compile(r"^\s*(\d{1,4})\s*[x×*]\s*|(?<=[\s)])[x×*]\s*(\d{1,4})\s*$", re.IGNORECASE)
 _GPU_WORD = re.compile(
     r"(?i)\b(rtx|gtx|geforce|tesla|quadro|titan|nvidia|orin|xavier|[agvplhbtk]\d{1,4}[a-z]{0,3}|gb?h?\d{2,3}|mx\d{3}|k\d{1,4}m?|\d{3,4}(?:\s?ti)?)\b"
 )
