@@ -253,11 +253,12 @@ class Article(NamedTuple):
 
 
 class ActionForm(NamedTuple):
-    """One form of an action for some operating systems, shells and package managers (empty: any)."""
+    """One form of an action for some operating systems, distributions and package managers (empty: any)."""
 
     argv: tuple[str, ...] = ()
     say: str = ""
     os: tuple[str, ...] = ()
+    distribution: tuple[str, ...] = ()
     manager: tuple[str, ...] = ()
     admin: bool = False
     reboot: bool = False

@@ -82,7 +82,7 @@ def _step(step: StepSpec, subject: str, facts: Facts, actions: Mapping[str, Acti
         return Step("set-env", "", env=env, shell_text=text, shell=shell, undoable=True)
     arguments = dict(step.arguments)
     manager = facts.text("python.manager") or "pip"
-    form = _form(actions[step.do], facts.text("os.family"), manager)
+    form = _form(actions[step.do], facts.text("os.family"), facts.text("os.distribution"), manager)
     if form is None:
         raise _MissingError(step.do)
     say = _fill(form.say, arguments, subject, facts)
@@ -102,10 +102,11 @@ def _step(step: StepSpec, subject: str, facts: Facts, actions: Mapping[str, Acti
     )
 
 
-def _form(action: Action, family: str, manager: str) -> ActionForm | None:
+def _form(action: Action, family: str, distribution: str, manager: str) -> ActionForm | None:
     """The first form for this system and manager; with the system unknown, one for any system only."""
     for form in action.forms:
-        if (not form.os or family in form.os) and (not form.manager or manager in form.manager):
+        wanted = ((form.os, family), (form.distribution, distribution), (form.manager, manager))
+        if all(not allowed or given in allowed for allowed, given in wanted):
             return form
     return None
 

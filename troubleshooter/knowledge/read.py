@@ -282,6 +282,7 @@ def _form(node: Node, problems: list[Problem]) -> ActionForm:
             argv=form.texts("argv"),
             say=form.text("say", ""),
             os=form.texts("os"),
+            distribution=form.texts("distribution"),
             manager=form.texts("manager"),
             admin=form.flag("admin"),
             reboot=form.flag("reboot"),
