@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "troubleshooter"
 
 LAYERS = [
-    ["model", "text"],
+    ["model", "text", "credentials"],
     ["errors", "versions"],
     ["windows_job", "outputs"],
     ["commands"],

@@ -336,6 +336,7 @@ def test_nodes_that_this_user_may_not_open_are_named() -> None:
     assert settled(device_nodes, machine) == {
         "device_nodes.nvidia": ("nvidia0", "nvidiactl"),
         "device_nodes.unreadable": ("nvidia0",),
+        "device_nodes.uvm": False,
     }
 
 

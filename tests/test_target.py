@@ -403,6 +403,7 @@ def test_who_manages_the_environment_is_seen_from_its_files(tmp_path, path, text
 def test_another_interpreter_with_torch_is_listed_from_its_files_alone(tmp_path, monkeypatch):
     other = make_target(tmp_path / "other", "raise SystemExit", version="2.4.0")
     monkeypatch.setenv("PATH", os.path.dirname(other))
+    monkeypatch.setenv("HOME", str(tmp_path))
     found = values(ask(make_venv(tmp_path / "venv"), tmp_path))
     assert found["python.others_with_torch"] == (f"{other} (torch 2.4.0)",)
 

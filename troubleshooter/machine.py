@@ -38,6 +38,11 @@ READ_LIMIT = 8 * 1024 * 1024
 ENGLISH: Mapping[str, str] = {"LC_ALL": "C", "LANG": "C", "LANGUAGE": "C"}
 """Laid over the environment of a program whose output we read."""
 
+OWN = "troubleshooter-ask-"
+"""Programs of this name are scripts of ours (`probes/children/ask_….py`), run by the interpreter that runs us, alone:
+without its packages and without the user's start-up files. A recording or a folder knows them by this name.
+"""
+
 
 class Reading(NamedTuple):
     """A file's text, or a link's target.
@@ -221,10 +226,14 @@ class LiveMachine:
         alive_limit: float | None = None,
         here: bool = False,  # noqa: ARG002  every program of this machine is here
     ) -> Answer:
-        path, _ = _find(argv[0], self.environ, self.platform)
+        called = tuple(argv)
+        if argv[0].startswith(OWN):
+            path, argv = sys.executable, _own(argv)
+        else:
+            path, _ = _find(argv[0], self.environ, self.platform)
         if not path:
             return Answer(argv[0], tuple(argv), "missing", reason=f"there is no {argv[0]} on PATH")
-        return commands.run(
+        answer = commands.run(
             path,
             argv,
             seconds,
@@ -235,6 +244,7 @@ class LiveMachine:
             on_line=on_line,
             alive_limit=alive_limit,
         )
+        return answer._replace(argv=called)
 
 
 class RootMachine:
@@ -522,6 +532,13 @@ def _find(name: str, environ: Mapping[str, str], platform: str) -> tuple[str, bo
             except ValueError:
                 return "", False
     return there, False
+
+
+def _own(argv: Sequence[str]) -> tuple[str, ...]:
+    """`troubleshooter-ask-nvml` as the command that runs the script of that name."""
+    script = "ask_" + argv[0].removeprefix(OWN).replace("-", "_") + ".py"
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "probes", "children", script)
+    return (sys.executable, "-I", "-S", "-B", path, *argv[1:])
 
 
 def _candidates(name: str, environ: Mapping[str, str]) -> Iterator[str]:

@@ -138,12 +138,13 @@ def _observe(machine: Machine, python: str) -> list[Claim | Transcript]:
     from concurrent.futures import ThreadPoolExecutor
 
     from .machine import end_all
-    from .probes import observe_machine
+    from .probes import PROBES, observe_machine
+    from .probes.around_target import AroundTarget
     from .probes.python_target import claims_of_recording, probe_target
     from .recording import RecordedMachine
 
     with ThreadPoolExecutor(max_workers=1) as pool:
-        looking = pool.submit(observe_machine, machine)
+        looking = pool.submit(observe_machine, machine, (*PROBES, AroundTarget(python)))
         try:
             if isinstance(machine, RecordedMachine) and not python:
                 target = tuple(claims_of_recording(machine.target, machine.environ))

@@ -8,7 +8,26 @@ from typing import NamedTuple, Protocol
 
 from ..machine import Machine, end_all
 from ..model import Claim, Source, Transcript, unknown
-from . import container, device_nodes, driver, environment, nvcc, nvidia_smi, pci, system
+from . import (
+    build_tools,
+    container,
+    device_nodes,
+    driver,
+    environment,
+    installer_settings,
+    job,
+    kernel,
+    libcuda,
+    nvcc,
+    nvidia_smi,
+    nvml,
+    pci,
+    resources,
+    services,
+    system,
+    toolkits,
+    wsl,
+)
 
 
 class Probe(Protocol):
@@ -23,7 +42,27 @@ class Probe(Protocol):
     def probe(self, machine: Machine) -> Iterator[Claim | Transcript]: ...
 
 
-PROBES: tuple[Probe, ...] = (system, container, pci, driver, device_nodes, nvidia_smi, environment, nvcc)
+# Those that wait for a slow program come early.
+PROBES: tuple[Probe, ...] = (
+    system,
+    libcuda,
+    nvml,
+    nvidia_smi,
+    nvcc,
+    build_tools,
+    kernel,
+    container,
+    pci,
+    driver,
+    device_nodes,
+    services,
+    toolkits,
+    wsl,
+    environment,
+    installer_settings,
+    job,
+    resources,
+)
 
 SECONDS = 40.0
 """For all probes together; each of their commands has a shorter limit of its own."""

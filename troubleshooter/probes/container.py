@@ -7,7 +7,7 @@ from ..machine import Machine
 from ..model import Claim, Source, absent, present, unknown
 
 NAME = "container"
-FACTS = ("container.kind",)
+FACTS = ("container.kind", "container.gpu_mounts", "container.gpu_allowed")
 
 _CGROUP_WORDS = (
     ("kubepods", "kubernetes"),
@@ -33,6 +33,37 @@ def probe(machine: Machine) -> Iterator[Claim]:
         yield absent("container.kind", source, "nothing here speaks of a container")
     else:
         yield unknown("container.kind", "neither /proc nor the files at the root could be looked at", source)
+    if kind:
+        yield from _what_was_brought_in(machine)
+    else:
+        for name in FACTS[1:]:
+            state = absent if sure else unknown
+            yield state(
+                name, reason="this is no container" if sure else "whether this is one is not known", source=source
+            )
+
+
+def _what_was_brought_in(machine: Machine) -> Iterator[Claim]:
+    """The traces of the runtime that brings the driver in, and what the control group lets through."""
+    mounts = machine.read("/proc/self/mountinfo")
+    # 812 780 259:1 /usr/lib/x86_64-linux-gnu/libcuda.so.535.183.01 /usr/lib/x86_64-linux-gnu/libcuda.so.535.183.01 ro,…
+    places = tuple(
+        fields[4]
+        for line in mounts.text.splitlines()
+        if len(fields := line.split()) > 4 and re.search(r"nvidia|libcuda\.so|/dev/dxg", fields[4])
+    )
+    if places:
+        yield present("container.gpu_mounts", places[:50], mounts.source)
+    elif mounts.ok:
+        yield absent("container.gpu_mounts", mounts.source, "nothing of NVIDIA's is mounted into the container")
+    # Control groups of the second version keep this in a program of the kernel, which nobody can read.
+    rules = machine.read("/sys/fs/cgroup/devices/devices.list")
+    if rules.ok:
+        # "a *:* rwm" is everything; 195 is nvidia's number for its character devices.
+        allowed = bool(re.search(r"^(?:a \*:\*|c (?:\*|195):\S+) r?w?m?$", rules.text, re.MULTILINE))
+        yield present("container.gpu_allowed", allowed, rules.source)
+    else:
+        yield unknown("container.gpu_allowed", "the device rules of its control group cannot be read", rules.source)
 
 
 def container_kind(machine: Machine) -> tuple[str, Source, bool]:

@@ -8,7 +8,7 @@ from ..model import Claim, absent, present, unknown
 from .system import is_wsl
 
 NAME = "device_nodes"
-FACTS = ("device_nodes.nvidia", "device_nodes.unreadable")
+FACTS = ("device_nodes.nvidia", "device_nodes.unreadable", "device_nodes.uvm")
 
 _NODE = re.compile(r"nvidia(?:\d+|ctl|-uvm|-uvm-tools|-modeset)")
 
@@ -44,3 +44,5 @@ def probe(machine: Machine) -> Iterator[Claim]:
         yield absent(
             "device_nodes.unreadable", folder.source, "all that are there can be opened" if nodes else "there are none"
         )
+    # CUDA needs this one beside the card's own; nvidia-smi does without.
+    yield present("device_nodes.uvm", "nvidia-uvm" in nodes, folder.source)

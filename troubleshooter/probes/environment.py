@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from ..credentials import host_only, is_secret, without_credentials
 from ..machine import Machine
 from ..model import Claim, Source, absent, present, unknown
 from ..text import clean
@@ -23,8 +24,34 @@ VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
     "VIRTUAL_ENV",
     "CONDA_PREFIX",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "PYTHONNOUSERSITE",
+    "PYTHONUSERBASE",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_NVML_BASED_CUDA_CHECK",
+    "TORCH_CUDA_ARCH_LIST",
+    "NCCL_SOCKET_IFNAME",
+    "NCCL_IB_DISABLE",
+    "NCCL_P2P_DISABLE",
+    "OMP_NUM_THREADS",
+    "KMP_DUPLICATE_LIB_OK",
+    "MKL_THREADING_LAYER",
+    "UV_TORCH_BACKEND",
+    "CONDA_OVERRIDE_CUDA",
+    "PATH",
 )
-FACTS = (*(f"env.{name}" for name in VARIABLES), "env.hides_all_gpus", "loader.cuda_folders")
+PREFIXES = ("CUDA_", "NVIDIA_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "NCCL_", "OMP_", "KMP_", "MKL_", "CUDNN_",
+            "CUBLAS_", "TRITON_", "PIP_", "UV_", "CONDA_")  # fmt: skip
+"""Whose variables are listed in `env.settings`, though no rule reads them by name."""
+
+PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
+FACTS = (
+    *(f"env.{name}" for name in VARIABLES),
+    *(f"env.{name}" for name in PROXIES),
+    "env.settings",
+    "env.hides_all_gpus",
+    "loader.cuda_folders",
+)
 
 _TOOLKIT_LIBRARY = re.compile(
     r"lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvrtc|cusparse|cusolver|cufft|nvJitLink)\.so\b.*"
@@ -38,9 +65,30 @@ def probe(machine: Machine) -> Iterator[Claim]:
         if value is None:
             yield absent(f"env.{name}", source, "it is not set")
         else:
-            yield present(f"env.{name}", clean(value), source)
+            yield present(f"env.{name}", without_credentials(clean(value)), source)
+    for name in PROXIES:
+        value = machine.environ.get(name) or machine.environ.get(name.lower())
+        source = Source("probe", "environment", name)
+        # The host is enough to see that there is one: its user and password are nobody's business.
+        if value:
+            yield present(f"env.{name}", host_only(clean(value)), source)
+        else:
+            yield absent(f"env.{name}", source, "it is not set")
+    yield _settings(machine)
     yield _hides_all_gpus(machine)
     yield _cuda_folders(machine)
+
+
+def _settings(machine: Machine) -> Claim:
+    source = Source("probe", "environment", "variables of CUDA, torch and the installers")
+    told = [
+        f"{clean(name)}={'(not shown)' if is_secret(name) else without_credentials(clean(value))}"
+        for name, value in sorted(machine.environ.items())
+        if name.startswith(PREFIXES)
+    ]
+    if told:
+        return present("env.settings", tuple(told[:200]), source)
+    return absent("env.settings", source, "none is set")
 
 
 def _hides_all_gpus(machine: Machine) -> Claim:

@@ -21,6 +21,7 @@ from ..interpreter import (
 from ..machine import Machine
 from ..model import Claim, Source, Transcript, Value, absent, present, unknown
 from ..text import clean
+from .other_pythons import others_with_torch
 
 NAME = "python-target"
 
@@ -440,46 +441,13 @@ def _transcripts(run: ScriptRun) -> Said:
 
 
 def _others(machine: Machine, python: str, inspection: ScriptRun) -> Said:
-    """Interpreters on PATH and in the working folder whose site folders hold a torch. Nothing of them is run."""
     name = "python.others_with_torch"
     source = Source("probe", "file", "torch in other interpreters' folders")
     if machine.kind != "live":
         yield unknown(name, "only the interpreter that was named is looked at", source)
         return
-    try:
-        folders = [os.path.join(os.getcwd(), name) for name in (".venv", "venv", "env")]
-    except OSError:  # the working folder has been removed
-        folders = []
-    folders += [machine.environ.get("VIRTUAL_ENV", ""), machine.environ.get("CONDA_PREFIX", "")]
-    candidates = [path for folder in folders if folder for path in interpreters_in(folder)[:1]]
-    for folder in machine.environ.get("PATH", "").split(os.pathsep)[:100]:
-        candidates += [path for path in interpreters_in(os.path.dirname(folder)) if os.path.dirname(path) == folder]
-    seen = {os.path.normcase(str(root)) for root in _value(inspection.after("interpreter")).get("roots", ())}
-    found = []
-    for path in candidates:
-        if path == python or not os.path.isfile(path):
-            continue
-        for root in _site_folders(machine, path):
-            version = machine.read(os.path.join(root, "torch", "version.py"), 65536)
-            if version.ok and os.path.normcase(root) not in seen:
-                stated = re.search(r"""^__version__\b[^=]*=\s*['"]([^'"]+)""", version.text, re.MULTILINE)
-                found.append(f"{path} (torch {stated[1] if stated else 'of unknown version'})")
-            seen.add(os.path.normcase(root))
-    yield _texts(name, found, source)
-
-
-def _site_folders(machine: Machine, python: str) -> list[str]:
-    prefixes = [os.path.dirname(os.path.dirname(python)), os.path.dirname(python)]
-    if not os.path.exists(os.path.join(prefixes[0], "pyvenv.cfg")):
-        prefixes.append(os.path.dirname(os.path.dirname(os.path.realpath(python))))
-    folders = []
-    for prefix in dict.fromkeys(prefixes):
-        folders.append(os.path.join(prefix, "Lib", "site-packages"))
-        for library in ("lib", "lib64"):
-            names = machine.list(os.path.join(prefix, library)).names
-            for version in (entry for entry in names if re.fullmatch(r"python3(\.\d+)?", entry)):
-                folders += [os.path.join(prefix, library, version, site) for site in ("site-packages", "dist-packages")]
-    return folders
+    roots = _value(inspection.after("interpreter")).get("roots", ())
+    yield _texts(name, others_with_torch(machine, python, map(str, roots)), source)
 
 
 # --- small change
