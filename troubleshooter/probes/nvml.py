@@ -50,6 +50,11 @@ def probe(machine: Machine) -> Iterator[Claim]:
         yield present("nvml.ending", "not-loaded", source)._replace(reason=code.reason if code else "it said nothing")
     else:
         yield present("nvml.ending", "failed" if code.value else "ok", source)._replace(reason=code.reason)
+    if reason := answer.reason or (code.reason if code and code.value != 0 else ""):
+        stated = {claim.name for claim in claims}
+        for name in FACTS[2:]:
+            if name not in stated:
+                yield unknown(name, f"NVML does not say: {reason}", source)
     # What is in use changes from one moment to the next: beside nvidia-smi's figure ours would read as a disagreement.
     heard = machine.which("nvidia-smi")
     yield from (claim for claim in claims if not (heard and claim.name == "gpu.memory_used_mib"))

@@ -29,10 +29,9 @@ def probe(machine: Machine) -> Iterator[Claim]:
         return
     source = Source("probe", "file", "folders of CUDA toolkits")
     versions: dict[str, str] = {}
-    listed = False
+    listed = any(one.ok or one.missing for one in map(machine.list, _PLACES))
     for folder in _candidates(machine):
         top = machine.list(folder)
-        listed = listed or top.ok or top.missing
         if not top.ok or not {"bin", "include", "lib64", "version.json", "nvvm"} & set(top.names):
             continue
         real = _real(machine, folder)
