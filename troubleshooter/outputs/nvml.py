@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..model import Claim, Source, absent, present, unknown
+from ..text import clean
 from .json_lines import numbers, read_json_lines
 
 # The names of enumerations in nvml.h, as nvidia-smi prints them.
@@ -35,7 +36,7 @@ def read_nvml(text: str, source: Source) -> Iterator[Claim]:
             case "init", int():
                 yield present("nvml.code", code, source)._replace(reason=str(answer.get("text", "")))
             case "driver", 0:
-                version = str(answer.get("text", ""))
+                version = clean(str(answer.get("text", "")))
                 yield present("driver.version", version, source)
                 yield present("driver.branch", version.split(".", 1)[0], source)
             case "cuda", 0 if values:
@@ -57,7 +58,7 @@ def _about_gpu(
     elif code:
         return
     elif ask == "name":
-        yield present("gpu.name", str(answer.get("text", "")), source, gpu)
+        yield present("gpu.name", clean(str(answer.get("text", ""))), source, gpu)
     elif ask == "pci":
         address = (answer.get("values") or [""])[0]
         yield present("gpu.pci_address", str(address).lower(), source, gpu)

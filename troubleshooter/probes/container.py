@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from ..machine import Machine
 from ..model import Claim, Source, absent, present, unknown
+from ..text import clean
 
 NAME = "container"
 FACTS = ("container.kind", "container.gpu_mounts", "container.gpu_allowed")
@@ -48,7 +49,7 @@ def _what_was_brought_in(machine: Machine) -> Iterator[Claim]:
     mounts = machine.read("/proc/self/mountinfo")
     # 812 780 259:1 /usr/lib/x86_64-linux-gnu/libcuda.so.535.183.01 /usr/lib/x86_64-linux-gnu/libcuda.so.535.183.01 ro,…
     places = tuple(
-        fields[4]
+        clean(fields[4])
         for line in mounts.text.splitlines()
         if len(fields := line.split()) > 4 and re.search(r"nvidia|libcuda\.so|/dev/dxg", fields[4])
     )

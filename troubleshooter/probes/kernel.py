@@ -7,6 +7,7 @@ from ..machine import Machine
 from ..model import Claim, Source, Transcript, absent, present, unknown
 from ..outputs.kernel_log import driver_lines, read_kernel_log
 from ..outputs.modprobe import blacklisted, blacklisted_at_boot, options
+from ..text import clean
 from .container import container_kind
 from .system import is_wsl
 
@@ -116,7 +117,7 @@ def _settings(machine: Machine) -> Iterator[Claim]:
                 continue
             file = machine.read(f"{folder}/{name}", 1024 * 1024)
             barred |= {module: file.source for module in blacklisted(file.text) if module not in barred}
-            given += options(file.text, _MODULES)
+            given += options(clean(file.text), _MODULES)
     booted = machine.read("/proc/cmdline")
     barred |= dict.fromkeys(blacklisted_at_boot(booted.text), booted.source)
     source = Source("probe", "file", file=_MODPROBE_FOLDERS[0])
@@ -136,9 +137,12 @@ def _settings(machine: Machine) -> Iterator[Claim]:
 def _log(machine: Machine) -> Iterator[Claim | Transcript]:
     text, source, whole, reason = _log_text(machine)
     if not text:
-        yield present("kernel_log.readable", False, source)._replace(reason=reason)
+        if reason:
+            yield present("kernel_log.readable", False, source)._replace(reason=reason)
+        else:
+            yield unknown("kernel_log.readable", "nobody tried to read the kernel's log", source)
         for name in FACTS[7:]:
-            yield unknown(name, f"the kernel's log cannot be read: {reason}", source)
+            yield unknown(name, f"the kernel's log cannot be read: {reason or 'nobody tried'}", source)
         return
     yield present("kernel_log.readable", True, source)
     lines = driver_lines(text)
@@ -149,14 +153,16 @@ def _log(machine: Machine) -> Iterator[Claim | Transcript]:
 
 def _log_text(machine: Machine) -> tuple[str, Source, bool, str]:
     """(text, source, whether it reaches back to the start, why it is empty)."""
-    reasons = []
+    reasons: list[str] = []
+    answered = False
     # journalctl has what the kernel's own ring has lost meanwhile, and some may read it who may not read that.
     for argv in (["dmesg"], _JOURNAL):
         answer = machine.run(argv, SECONDS)
         if answer.ok and answer.text.strip():
             return answer.text, Source("probe", "text", argv[0]), _reaches_the_start(answer.text), ""
+        answered = answered or answer.ending != "unknown"
         if not answer.missing:
-            reasons += answer.errors.strip().splitlines()[-1:] or [answer.reason]
+            reasons += clean(answer.errors).strip().splitlines()[-1:] or [answer.reason]
     kept = machine.read("/var/log/dmesg")
     if kept.ok and kept.text.strip():
         return kept.text, Source("probe", "text", "the log of the start", "/var/log/dmesg"), False, ""
@@ -164,7 +170,7 @@ def _log_text(machine: Machine) -> tuple[str, Source, bool, str]:
         "",
         Source("probe", "command", "dmesg"),
         False,
-        "; ".join(filter(None, reasons)) or "there is neither dmesg nor journalctl",
+        ("; ".join(filter(None, reasons)) or "there is neither dmesg nor journalctl") if answered else "",
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ..machine import Machine
 from ..model import Claim, Source, absent, present, unknown
 from ..outputs.pci import NVIDIA
+from ..text import clean
 from .container import container_kind
 from .system import is_wsl
 
@@ -55,7 +56,7 @@ def probe(machine: Machine) -> Iterator[Claim]:
     else:
         yield unknown("container_toolkit.docker_runtime", settings.reason, settings.source)
     folders = [machine.list(folder) for folder in _CDI_FOLDERS]
-    files = tuple(f"{one.path}/{name}" for one in folders for name in one.names if "nvidia" in name.lower())
+    files = tuple(clean(f"{one.path}/{name}") for one in folders for name in one.names if "nvidia" in name.lower())
     if files:
         yield present("container_toolkit.cdi", files, folders[0].source)
     elif any(one.ok or one.missing for one in folders):

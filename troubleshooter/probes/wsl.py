@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from ..machine import Machine
 from ..model import Claim, Source, absent, present, unknown
+from ..text import clean
 from .system import is_wsl
 
 NAME = "wsl"
@@ -45,7 +46,7 @@ def _linux_driver(machine: Machine) -> Claim:
         looked = looked or listing.ok
         found += [f"{folder}/{name}" for name in listing.names if _OWN_LIBRARY.fullmatch(name)]
     packages = machine.list("/var/lib/dpkg/info")
-    found += [match[1] for name in packages.names if (match := _PACKAGE.fullmatch(name))]
+    found += [clean(match[1]) for name in packages.names if (match := _PACKAGE.fullmatch(name))]
     source = Source("probe", "file", file=packages.path if packages.ok else _LIBRARY_FOLDERS[0])
     if found:
         return present("wsl.linux_driver", tuple(found[:20]), source)
