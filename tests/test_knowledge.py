@@ -9,7 +9,7 @@ from troubleshooter.knowledge import load
 from troubleshooter.model import Knowledge
 from troubleshooter.text import clean
 
-KNOWLEDGE = load()
+KNOWLEDGE = load(examples=True)
 
 
 @pytest.mark.parametrize("rule", KNOWLEDGE.rules, ids=lambda rule: rule.id)

@@ -31,8 +31,7 @@ def ask(
         if not conclusion.name.startswith(_PREFIX):
             continue
         name = conclusion.name.removeprefix(_PREFIX)
-        article = knowledge.articles[name]
-        start = now.get(name, confidence(knowledge.strengths.base_rates[article.base_rate]))
+        start = now[name] if name in now else confidence(knowledge.base_rate(name))
         for support in conclusion.supports:
             wanted = _unknowns((one for met in support.met_by for one in met), facts, possible, certain)
             names = {one.partition("@")[0] for one in wanted}

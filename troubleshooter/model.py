@@ -287,7 +287,10 @@ class Strengths(NamedTuple):
 
 
 class Knowledge(NamedTuple):
-    """Everything that was loaded, checked and frozen. `digest` is the SHA-256 of the files it came from."""
+    """Everything that was loaded, checked and frozen. `digest` is the SHA-256 of the files it came from.
+
+    Tables, articles and actions may be read when they are first asked for.
+    """
 
     facts: Mapping[str, FactSpec]
     rules: tuple[Rule, ...]
@@ -298,6 +301,14 @@ class Knowledge(NamedTuple):
     strengths: Strengths
     packs: tuple[Pack, ...]
     digest: str
+    base_rates: Mapping[str, str] | None = None
+    """By diagnosis the base rate that its article names, to be had without reading the articles."""
+
+    def base_rate(self, diagnosis: str) -> float:
+        """In log-odds."""
+        rates = self.base_rates
+        named = rates[diagnosis] if rates and diagnosis in rates else self.articles[diagnosis].base_rate
+        return self.strengths.base_rates[named]
 
 
 # --- what the engine says -------------------------------------------------------------------------

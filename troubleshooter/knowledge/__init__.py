@@ -1,130 +1,40 @@
-"""From YAML files to frozen knowledge. All mistakes of all files are reported at once, each with its place."""
+"""What is known, ready for a run: compiled if possible, from the YAML files if not, with a team's folders on top."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from hashlib import sha256
-from pathlib import Path
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ..errors import KnowledgeError, Problem
-from ..model import Action, Article, FactSpec, Knowledge, Location, Pack, Rule, Signature, Strengths, Table
-from . import read
-from .check import check_knowledge
-from .yaml_marks import Node, read_yaml
+from ..model import Knowledge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["load", "shipped_folder"]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def shipped_folder() -> Path:
+def shipped_folder() -> str:
     """The folder that holds `rules/` and `knowledge_base/`: inside an installed package, beside it in a checkout."""
-    package = Path(__file__).resolve().parent.parent
-    installed = package / "_shipped"
-    return installed if installed.is_dir() else package.parent
+    installed = os.path.join(_PACKAGE, "_shipped")
+    return installed if os.path.isdir(installed) else os.path.dirname(_PACKAGE)
 
 
-def load(extra: Sequence[Path] = (), built_in: Path | None = None) -> Knowledge:
+def load(extra: "Sequence[Path]" = (), built_in: "Path | None" = None, *, examples: bool = False) -> Knowledge:
     """The built-in knowledge and that of `extra` folders, later ones added to earlier ones.
 
-    Raises KnowledgeError with every problem of every file.
+    The examples of built-in rules and signatures are there only with `examples` (or with a `built_in` folder): then all
+    is read from YAML, otherwise only the extra folders are. Raises KnowledgeError with every problem of every file.
     """
-    from .. import __version__
+    base = None
+    if built_in is None and not examples:
+        from .compiled import compiled_knowledge
 
-    problems: list[Problem] = []
-    reading = _Reading(problems)
-    packs = [Pack("built-in", __version__)]
-    reading.folder(built_in or shipped_folder(), "built-in", shown_below="")
-    for folder in extra:
-        if not folder.is_dir():
-            problems.append(Problem("there is no such folder of rules", Location(str(folder))))
-            continue
-        name = folder.resolve().name or "rules"
-        packs.append(Pack(name, ""))
-        reading.folder(folder, name, shown_below=str(folder))
-    knowledge = reading.finish(tuple(packs))
-    # A file that cannot be read may define the very name that another one uses: nothing is called unknown then.
-    problems += [
-        problem
-        for problem in check_knowledge(knowledge)
-        if not (reading.unreadable and problem.message.startswith("unknown "))
-    ]
-    if problems:
-        raise KnowledgeError(sorted(set(problems), key=lambda problem: problem.at))
-    return knowledge
+        base = compiled_knowledge(shipped_folder())
+        if base is not None and not extra:
+            return base
+    from pathlib import Path
 
+    from .sources import read_sources
 
-class _Reading:
-    """Collects what the files state. One instance per `load`; never shared."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        self.problems = problems
-        self.unreadable = False
-        self.facts: dict[str, FactSpec] = {}
-        self.rules: list[Rule] = []
-        self.signatures: list[Signature] = []
-        self.tables: dict[str, Table] = {}
-        self.articles: dict[str, Article] = {}
-        self.actions: dict[str, Action] = {}
-        self.strengths = Strengths({}, {})
-        self.digest = sha256()
-
-    def folder(self, folder: Path, pack: str, shown_below: str) -> None:
-        """Read `rules/` and `knowledge_base/` of a pack, or the whole folder as rules where it has neither."""
-        rules, base = folder / "rules", folder / "knowledge_base"
-        if pack != "built-in" and not rules.is_dir() and not base.is_dir():
-            rules = folder
-        catalogue = base / "facts.yaml"
-        for path, node in self._nodes([catalogue] if catalogue.is_file() else [], folder, shown_below):
-            self._add(self.facts, read.fact_specs(node, self.problems), path)
-        strengths = base / "strengths.yaml"
-        for _, node in self._nodes([strengths] if strengths.is_file() else [], folder, shown_below):
-            self.strengths = read.strengths(node, self.problems)
-        for _, node in self._nodes(_files(base / "signatures"), folder, shown_below):
-            self.signatures += read.signatures(node, pack, self.problems)
-        for path, node in self._nodes(_files(base / "tables"), folder, shown_below):
-            self._add(self.tables, read.table(node, self.problems), path)
-        for path, node in self._nodes(_files(base / "actions"), folder, shown_below):
-            self._add(self.actions, read.action(node, self.problems), path)
-        for path, node in self._nodes(_files(base / "diagnoses"), folder, shown_below):
-            articles = read.article(node, pack, self.problems)
-            for name, article in articles:
-                if name != Path(path).stem:
-                    hint = f"name the file {name}.yaml"
-                    self.problems.append(Problem(f"the file is not named as its id {name!r}", article.at, hint))
-            self._add(self.articles, articles, path)
-        for _, node in self._nodes(_files(rules), folder, shown_below):
-            self.rules += read.rules(node, pack, self.problems)
-
-    def _nodes(self, paths: Iterable[Path], folder: Path, shown_below: str) -> Iterator[tuple[str, Node]]:
-        for path in paths:
-            name = path.relative_to(folder).as_posix()
-            shown_as = f"{shown_below}/{name}" if shown_below else name
-            node, problems = read_yaml(path, shown_as)
-            self.problems += problems
-            if node is None:
-                self.unreadable = True
-            else:
-                self.digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
-                yield name, node
-
-    def _add(self, into: dict, entries: Iterable[tuple[str, object]], path: str) -> None:  # type: ignore[type-arg]
-        for name, entry in entries:
-            if name in into:
-                first = into[name].at
-                at = getattr(entry, "at", Location(path))
-                hint = f"first in {first.file}:{first.line}"
-                self.problems.append(Problem(f"{name!r} is defined twice", at, hint))
-            else:
-                into[name] = entry
-
-    def finish(self, packs: tuple[Pack, ...]) -> Knowledge:
-        return Knowledge(
-            facts={**self.facts, **dict(read.implied_facts(self.signatures))},
-            rules=tuple(self.rules),
-            signatures=tuple(self.signatures),
-            tables=self.tables,
-            articles=self.articles,
-            actions=self.actions,
-            strengths=self.strengths,
-            packs=packs,
-            digest=f"sha256:{self.digest.hexdigest()}",
-        )
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.yaml")) if folder.is_dir() else []
+    return read_sources(built_in or Path(shipped_folder()), extra, base)

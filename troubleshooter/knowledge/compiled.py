@@ -1,0 +1,265 @@
+"""Compiled knowledge: JSON files beside each other, of which a run reads only what it needs.
+
+`core` holds what every run needs: the catalogue, rules, signatures with their literals, and strengths. Tables and
+articles have a file each, actions one for all. Examples are left out, and places are file and line.
+
+Every file begins with a line that names its format, the digest of the knowledge and a checksum of the rest, so that a
+file that is damaged, of another version or of another build is noticed; what it should say is then read from YAML.
+"""
+
+import os
+from binascii import crc32
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from ..model import (
+    Action,
+    ActionForm,
+    Article,
+    Ask,
+    Condition,
+    FactRef,
+    FactSpec,
+    Knowledge,
+    Location,
+    Pack,
+    Reference,
+    RemedySpec,
+    Rule,
+    Signature,
+    StepSpec,
+    Strengths,
+    Table,
+    TestEffect,
+)
+
+FORMAT = "troubleshooter-knowledge/1"
+CORE, ACTIONS = "core.json", "actions.json"
+DAMAGE = (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError)
+"""What reading a file raises that is not there, damaged or of another build."""
+
+_T = TypeVar("_T")
+
+
+def table_file(name: str) -> str:
+    return f"table.{name}.json"
+
+
+def article_file(name: str) -> str:
+    return f"article.en.{name}.json"
+
+
+def compiled_knowledge(folder: str) -> Knowledge | None:
+    """What was compiled of the sources in `folder`, or None where there is nothing usable.
+
+    An installed copy carries it. A checkout keeps it in the user's cache and compiles again after every change; raises
+    KnowledgeError if the sources then turn out to have mistakes.
+    """
+    shipped = os.path.join(folder, "compiled")
+    if os.path.isdir(shipped):
+        return read_compiled(shipped, folder)
+    from .cache import cached_knowledge
+
+    return cached_knowledge(folder)
+
+
+def read_compiled(folder: str, sources: str) -> Knowledge | None:
+    """The knowledge compiled into `folder`, or None if it cannot be used; `sources` is asked where a later file fails."""
+    try:
+        digest, core = _read(folder, CORE)
+        files: list[str] = core["files"]
+        store = _Store(folder, digest, sources)
+        return Knowledge(
+            facts={raw[0]: _fact_spec(raw, files) for raw in core["facts"]},
+            rules=tuple([_rule(raw, files) for raw in core["rules"]]),
+            signatures=tuple([_signature(raw, files) for raw in core["signatures"]]),
+            tables=Later(core["tables"], store.table),
+            articles=Later(core["base_rates"], store.article),
+            actions=Later(core["actions"], store.action),
+            strengths=Strengths(*core["strengths"]),
+            packs=tuple([Pack(*raw) for raw in core["packs"]]),
+            digest=digest,
+            base_rates=core["base_rates"],
+        )
+    except DAMAGE:
+        return None
+
+
+class Later(Mapping[str, _T], Generic[_T]):
+    """Values that are read when they are first asked for."""
+
+    def __init__(self, names: "list[str] | dict[str, str]", read: Callable[[str], _T]) -> None:
+        self._names = dict.fromkeys(names)
+        self._read = read
+        self._known: dict[str, _T] = {}
+
+    def __getitem__(self, name: str) -> _T:
+        if name not in self._known:
+            if name not in self._names:
+                raise KeyError(name)
+            self._known[name] = self._read(name)
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _read(folder: str, name: str, digest: str = "") -> tuple[str, Any]:
+    """The digest and the content of one file. Raises ValueError for one that is not as it was written."""
+    import json
+
+    with open(os.path.join(folder, name), "rb") as file:
+        head, _, body = file.read().partition(b"\n")
+    found_format, found_digest, checksum = head.decode("ascii").split(" ")
+    if found_format != FORMAT or (digest and found_digest != digest) or int(checksum) != crc32(body):
+        raise ValueError(f"{name} is not what it should be")
+    return found_digest, json.loads(body)
+
+
+class _Store:
+    """The files that are read later. A file that fails is replaced by its YAML source."""
+
+    def __init__(self, folder: str, digest: str, sources: str) -> None:
+        self._folder = folder
+        self._digest = digest
+        self._sources = sources
+        self._actions: Mapping[str, Action] | None = None
+        self._from_sources: Knowledge | None = None
+
+    def table(self, name: str) -> Table:
+        try:
+            return _table(self._content(table_file(name)))
+        except DAMAGE:
+            return self._again().tables[name]
+
+    def article(self, name: str) -> Article:
+        try:
+            return _article(self._content(article_file(name)))
+        except DAMAGE:
+            return self._again().articles[name]
+
+    def action(self, name: str) -> Action:
+        if self._actions is None:
+            try:
+                self._actions = {raw[0]: _action(raw) for raw in self._content(ACTIONS)}
+            except DAMAGE:
+                self._actions = self._again().actions
+        return self._actions[name]
+
+    def _content(self, name: str) -> Any:
+        return _read(self._folder, name, self._digest)[1]
+
+    def _again(self) -> Knowledge:
+        if self._from_sources is None:
+            from pathlib import Path
+
+            from .sources import read_sources
+
+            self._from_sources = read_sources(Path(self._sources))
+        return self._from_sources
+
+
+# --- from JSON to the frozen values; `compile` writes the same orders
+
+
+def _fact_spec(raw: Any, files: list[str]) -> FactSpec:
+    name, type_, subject, meaning, trust, ask, one_of, context, at = raw
+    asked = Ask(ask[0], tuple(ask[1]), ask[2]) if ask else None
+    return FactSpec(
+        name, type_, subject, meaning, tuple(trust), asked, tuple(one_of), context, Location(files[at[0]], at[1])
+    )
+
+
+def _condition(raw: Any) -> Condition:
+    fact, op, operand = raw
+    if isinstance(operand, list):
+        operand = tuple(operand)
+    elif isinstance(operand, dict):
+        operand = FactRef(operand["fact"])
+    return Condition(fact, op, operand)
+
+
+def _rule(raw: Any, files: list[str]) -> Rule:
+    name, when, because, diagnosis, evidence, concludes, note, pack, at = raw
+    conditions = tuple([_condition(condition) for condition in when])
+    place = Location(files[at[0]], at[1])
+    return Rule(name, conditions, because, diagnosis, evidence, concludes, note, (), (), pack, place)
+
+
+def _signature(raw: Any, files: list[str]) -> Signature:
+    name, pattern, literals, printed_by, facts, lines, pack, at = raw
+    return Signature(
+        name,
+        pattern,
+        tuple(literals),
+        _pairs(printed_by),
+        _pairs(facts),
+        lines=lines,
+        pack=pack,
+        at=Location(files[at[0]], at[1]),
+    )
+
+
+def _pairs(raw: Any) -> tuple[Any, ...]:
+    return tuple([tuple(pair) for pair in raw])
+
+
+def _table(raw: Any) -> Table:
+    name, meaning, key, source, checked, rows, at = raw
+    return Table(name, meaning, tuple(key), source, checked, tuple([_frozen(row) for row in rows]), Location(*at))
+
+
+def _frozen(raw: Any) -> Any:
+    if isinstance(raw, list):
+        return tuple([_frozen(one) for one in raw])
+    if isinstance(raw, dict):
+        return {key: _frozen(value) for key, value in raw.items()}
+    return raw
+
+
+def _action(raw: Any) -> Action:
+    name, meaning, forms, at = raw
+    return Action(
+        name,
+        meaning,
+        tuple([ActionForm(tuple(argv), say, tuple(os_), tuple(manager), *flags) for argv, say, os_, manager, *flags in forms]),
+        Location(*at),
+    )
+
+
+def _article(raw: Any) -> Article:
+    (name, title, area, severity, rate, meaning, remedies, references, others, explains, confirm, verify, pack, at) = raw
+    return Article(
+        name,
+        title,
+        area,
+        severity,
+        rate,
+        meaning,
+        tuple([_remedy(one) for one in remedies]),
+        tuple([Reference(*one) for one in references]),
+        _pairs(others),
+        tuple(explains),
+        tuple([TestEffect(*one) for one in confirm]),
+        tuple(verify),
+        pack,
+        Location(*at),
+    )
+
+
+def _remedy(raw: Any) -> RemedySpec:
+    name, title, risk, steps, when, at = raw
+    return RemedySpec(
+        name,
+        title,
+        risk,
+        tuple([StepSpec(do, _pairs(arguments), _pairs(set_env), say) for do, arguments, set_env, say in steps]),
+        tuple([_condition(condition) for condition in when]),
+        Location(*at),
+    )
