@@ -104,10 +104,7 @@ def test_both_back_ends_give_the_same_firings_from_the_same_recorded_tokens():
     recorder, durable, compared = Recorder(), Durable(), 0
     for seed in range(200):
         rules, facts = random_program(random.Random(seed))
-        program, problems = engine_package.read_program(rules, CATALOGUE)
-        assert not problems
-        joins = [engine_package._join_rule(program, n) for n in range(len(rules))]
-        engine_package._run(program, joins, engine_package._Facts(facts, CATALOGUE), recorder)
+        engine_package._run(engine_package._plan(rules, CATALOGUE), engine_package._Facts(facts), recorder)
     for rules, tokens in recorder.calls:
         theirs, ours = durable.fire(rules, tokens), Indexed().fire(rules, tokens)
         assert sorted(theirs) == sorted(ours)

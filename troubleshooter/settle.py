@@ -32,7 +32,10 @@ class Facts(NamedTuple):
         return tuple(fact for facts in self.by_name.values() for fact in facts)
 
     def fact(self, name: str, subject: str = HOST) -> Fact | None:
-        return next((fact for fact in self.by_name.get(name, ()) if fact.subject == subject), None)
+        for fact in self.by_name.get(name, ()):
+            if fact.subject == subject:
+                return fact
+        return None
 
     def value(self, name: str, subject: str = HOST) -> Value | None:
         """The value, or None if the fact is absent or unknown."""
@@ -72,24 +75,30 @@ def settle(claims: Iterable[Claim], catalogue: Mapping[str, FactSpec]) -> Facts:
         if spec is None:
             continue
         fitted = _fit(claim, spec)
-        if fitted is not None and fitted not in heard.setdefault((claim.name, claim.subject), []):
-            heard[claim.name, claim.subject].append(fitted)
+        if fitted is None:
+            continue
+        said = heard.setdefault((claim.name, claim.subject), [])
+        if not said or fitted not in said:
+            said.append(fitted)
     settled: dict[str, tuple[Fact, ...]] = {}
     disputed: list[str] = []
     for (name, subject), said in heard.items():
         spec = catalogue[name]
-        trust = spec.trust or TRUST
-        best = min(said, key=lambda claim: (claim.state == UNKNOWN, _rank(claim, trust)))
+        best = said[0] if len(said) == 1 else _best(said, spec.trust or TRUST)
         settled[name] = (
             *settled.get(name, ()),
             Fact(name, subject, best.state, best.value, best.source, best.reason, tuple(said)),
         )
-        if name != "disagrees" and any(_differ(best, claim, spec) for claim in said):
+        if len(said) > 1 and name != "disagrees" and any(_differ(best, claim, spec) for claim in said):
             disputed.append(name)
     if disputed and "disagrees" in catalogue:
         source = Source("probe", "process", "compared the sources with each other")
         settled["disagrees"] = (Fact("disagrees", HOST, PRESENT, tuple(dict.fromkeys(disputed)), source),)
     return Facts(settled)
+
+
+def _best(said: Iterable[Claim], trust: tuple[str, ...]) -> Claim:
+    return min(said, key=lambda claim: (claim.state == UNKNOWN, _rank(claim, trust)))
 
 
 def _rank(claim: Claim, trust: tuple[str, ...]) -> int:
@@ -124,7 +133,7 @@ def _fit(claim: Claim, spec: FactSpec) -> Claim | None:
     value = _fit_value(claim.value, spec.type)
     if value is None or (spec.one_of and value not in spec.one_of):
         return None
-    return claim._replace(value=value)
+    return claim if value is claim.value else claim._replace(value=value)
 
 
 def _fit_value(value: Value | None, kind: str) -> Value | None:

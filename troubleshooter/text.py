@@ -1,15 +1,22 @@
 """Bytes from anywhere to text, and text from anywhere to something a terminal can be trusted with."""
 
 import re
+from functools import cache
 
 # An OSC, DCS, SOS, PM or APC string counts only with its end and within one line: one without must not hide what
 # comes after it.
-_ESCAPES = re.compile(
+_ESCAPES = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]?"
 )
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Compiled at the first text that needs them, which few do: it takes a millisecond."""
+    return re.compile(_ESCAPES), re.compile(_CONTROLS)
 
 
 def decode(data: bytes) -> str:
@@ -35,7 +42,11 @@ def clean(text: str) -> str:
     Removing one sequence may bring the halves of another together; what is left of those is harmless, since the
     escape character itself is a control character and goes as well.
     """
-    if text.isascii() and text.isprintable():
+    # Nothing that is to go counts as printable.
+    if text.isprintable():
         return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    escapes, controls = _patterns()
+    return controls.sub("", escapes.sub("", text))

@@ -1,6 +1,8 @@
 """Forward chaining over facts and findings: what follows for sure, and what would follow if the unknown were known."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from ..errors import KnowledgeError, UsageError, did_you_mean
 from ..model import HOST, UNKNOWN, Conclusion, Condition, Fact, FactRef, FactSpec, Inference, Rule, Support
@@ -8,7 +10,7 @@ from .conditions import Truth, holds, type_of
 from .port import Backend, EngineBroken, Firing, JoinRule, Pattern, Token, conclusion_id, waiting
 from .program import Program, asks_for_presence, check_program, is_finding, read_program
 
-__all__ = ["ENGINES", "check_program", "infer"]
+__all__ = ["ENGINES", "check_program", "infer", "keep_program"]
 
 ENGINES = ("auto", "durable", "python")
 
@@ -24,29 +26,31 @@ def infer(
     A fact about a subject that is not of its catalogue kind is not seen. Raises KnowledgeError for rules that cannot
     be put into strata (all problems at once), UsageError for an engine that does not exist or cannot be imported.
     """
-    program, problems = read_program(rules, catalogue)
-    if problems:
-        raise KnowledgeError(problems)
-    joins = [_join_rule(program, position) for position in range(len(program.rules))]
-    backend, name, reason = _choose(engine, joins)
+    plan = _plan(rules, catalogue)
+    backend, name, reason = _choose(engine, plan.program)
     try:
-        sure, possible = _run(program, joins, _Facts(facts, catalogue), backend)
+        sure, possible = _run(plan, _Facts(facts), backend)
     except EngineBroken as broken:
         backend, name, reason = _python(f"durable-rules could not be relied on here ({broken})")
-        sure, possible = _run(program, joins, _Facts(facts, catalogue), backend)
+        sure, possible = _run(plan, _Facts(facts), backend)
     certain = set(sure)
     return Inference(
-        _conclusions(program, sure),
-        _conclusions(program, [firing for firing in possible if firing not in certain]),
+        _conclusions(plan.program, sure),
+        _conclusions(plan.program, [firing for firing in possible if firing not in certain]),
         name,
         reason,
     )
 
 
+def keep_program(rules: tuple[Rule, ...], catalogue: Mapping[str, FactSpec], program: Program) -> None:
+    """`program` is what `read_program` says of exactly these rules and this catalogue: `infer` need not ask again."""
+    _keep(rules, catalogue, _Plan(program, catalogue))
+
+
 # --- which back end
 
 
-def _choose(engine: str, joins: Sequence[JoinRule]) -> tuple[Backend, str, str]:
+def _choose(engine: str, program: Program) -> tuple[Backend, str, str]:
     """The back end, its name for the report, and why it was taken."""
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}", did_you_mean(engine, ENGINES) or f"one of {', '.join(ENGINES)}")
@@ -61,7 +65,7 @@ def _choose(engine: str, joins: Sequence[JoinRule]) -> tuple[Backend, str, str]:
                 "pip install gpu-troubleshooter[durable], with Python 3.12 or older and a C compiler",
             ) from error
         return _python("durable-rules is not installed or does not work with this Python")
-    if reason := durable.unfit(joins):
+    if reason := durable.unfit(program.kinds):
         return _python(f"outside what durable-rules handles safely: {reason}")
     return (
         _durable(),
@@ -88,38 +92,128 @@ def _durable() -> Backend:
     return _kept[0]
 
 
+# --- what of a program does not change from run to run
+
+
+class _Question(NamedTuple):
+    """A condition, and all of it that the facts do not change. Equal ones of several rules share a `number`.
+
+    `number` is -1 for a condition on a finding. `type` is empty where the catalogue does not know the fact.
+    """
+
+    number: int
+    condition: Condition
+    kind: str
+    type: str = ""
+    of_host: bool = True
+    other: str = ""
+    other_of_host: bool = True
+
+
+class _Plan:
+    def __init__(self, program: Program, catalogue: Mapping[str, FactSpec]) -> None:
+        self.program = program
+        self._joins: dict[int, JoinRule] = {}
+        numbers: dict[tuple[object, ...], _Question] = {}
+        self.questions = [
+            [_question(condition, kind, catalogue, numbers) for condition, kind in zip(rule.when, kinds, strict=True)]
+            for rule, kinds in zip(program.rules, program.kinds, strict=True)
+        ]
+
+    def join(self, position: int) -> JoinRule:
+        """Made when it is needed: most rules of a program are dead in every run."""
+        if position not in self._joins:
+            self._joins[position] = _join_rule(self.program, position)
+        return self._joins[position]
+
+
+def _question(
+    condition: Condition, kind: str, catalogue: Mapping[str, FactSpec], numbers: dict[tuple[object, ...], _Question]
+) -> _Question:
+    fact, op, operand, _ = condition
+    if is_finding(condition):
+        return _Question(-1, condition, kind)
+    key = fact, op, operand.__class__, operand, kind  # the class: True equals 1
+    if key not in numbers:
+        spec = catalogue.get(fact)
+        other = operand.fact if isinstance(operand, FactRef) else ""
+        numbers[key] = _Question(
+            len(numbers),
+            condition,
+            kind,
+            spec.type if spec else "",
+            spec is None or spec.subject == HOST,
+            other,
+            not other or (about := catalogue.get(other)) is None or about.subject == HOST,
+        )
+    return numbers[key]
+
+
+_plans: list[tuple[Sequence[Rule], Mapping[str, FactSpec], _Plan]] = []
+_PLANS_KEPT = 4
+
+
+def _plan(rules: Sequence[Rule], catalogue: Mapping[str, FactSpec]) -> _Plan:
+    for known_rules, known_catalogue, plan in _plans:
+        if known_rules is rules and known_catalogue is catalogue:
+            return plan
+    program, problems = read_program(rules, catalogue)
+    if problems:
+        raise KnowledgeError(problems)
+    plan = _Plan(program, catalogue)
+    if isinstance(rules, tuple):  # a list may hold other rules the next time
+        _keep(rules, catalogue, plan)
+    return plan
+
+
+def _keep(rules: Sequence[Rule], catalogue: Mapping[str, FactSpec], plan: _Plan) -> None:
+    # A new list and no change of the old one: another thread may be reading it.
+    _plans[:] = [(rules, catalogue, plan), *_plans[: _PLANS_KEPT - 1]]
+
+
 # --- facts and tokens
+
+
+_Answer = tuple[str, Truth, tuple[str, ...]]
+"""A subject, the truth of a condition about it, and the ids of what says so."""
 
 
 class _Facts:
     """The facts by name and subject, the subjects of each kind, and the truth of a condition about one of them."""
 
-    def __init__(self, facts: Iterable[Fact], catalogue: Mapping[str, FactSpec]) -> None:
-        self._catalogue = catalogue
+    def __init__(self, facts: Iterable[Fact]) -> None:
         self._facts: dict[tuple[str, str], Fact] = {}
         self._subjects: dict[str, dict[str, None]] = {HOST: {HOST: None}}
         for fact in facts:
             self._facts.setdefault((fact.name, fact.subject), fact)
-            self._subjects.setdefault(fact.subject.split(":", 1)[0], {})[fact.subject] = None
+            if fact.subject != HOST:
+                self._subjects.setdefault(fact.subject.split(":", 1)[0], {})[fact.subject] = None
 
-    def subjects(self, kind: str) -> Iterable[str]:
-        return self._subjects.get(kind, ())
+    def subjects(self, kind: str) -> tuple[Iterable[str], bool]:
+        """Those of a kind; where nothing is known of any GPU, an imaginary one (True) shows what could follow."""
+        found = self._subjects.get(kind)
+        return (found, False) if found else ((f"{kind}:?",), True)
 
-    def truth(self, condition: Condition, subject: str) -> tuple[Truth, tuple[str, ...]]:
-        """Whether it holds, and the ids of the facts that say so."""
-        fact, about = self._look(condition.fact, subject)
-        spec = self._catalogue.get(condition.fact)
-        type_ = spec.type if spec else type_of(fact.value if fact else None)
-        if not isinstance(condition.operand, FactRef):
-            return holds(condition, type_, fact, None), (about,)
-        other, about_other = self._look(condition.operand.fact, subject)
-        return holds(condition, type_, fact, other), (about, about_other)
-
-    def _look(self, name: str, subject: str) -> tuple[Fact | None, str]:
-        """A fact about the host can stand in a condition about a GPU."""
-        spec = self._catalogue.get(name)
-        whom = HOST if spec is None or spec.subject == HOST else subject
-        return self._facts.get((name, whom)), conclusion_id(name, whom)
+    def answers(self, question: _Question) -> list[_Answer]:
+        """Those that are not plainly false. A fact about the host can stand in a condition about a GPU."""
+        _, condition, kind, type_, of_host, other_name, other_of_host = question
+        found: list[_Answer] = []
+        name = condition.fact
+        subjects, imaginary = self.subjects(kind)
+        for subject in subjects:
+            whom = HOST if of_host else subject
+            fact, other, other_whom = self._facts.get((name, whom)), None, ""
+            if other_name:
+                other_whom = HOST if other_of_host else subject
+                other = self._facts.get((other_name, other_whom))
+            truth = holds(condition, type_ or type_of(fact.value if fact else None), fact, other)
+            if truth is False and not imaginary:
+                continue
+            ids = (conclusion_id(name, whom),)
+            if other_name:
+                ids = *ids, conclusion_id(other_name, other_whom)
+            found.append((subject, None if imaginary else truth, ids))
+        return found
 
 
 def _join_rule(program: Program, position: int) -> JoinRule:
@@ -132,34 +226,45 @@ def _join_rule(program: Program, position: int) -> JoinRule:
     return JoinRule(str(position), tuple(patterns), rule.head, program.head_kinds[position])
 
 
-def _run(
-    program: Program, joins: Sequence[JoinRule], facts: _Facts, backend: Backend
-) -> tuple[list[Firing], list[Firing]]:
+def _run(plan: _Plan, facts: _Facts, backend: Backend) -> tuple[list[Firing], list[Firing]]:
     """The sure and the possible firings. Each stratum runs on the conclusions of those below, which are final."""
+    program = plan.program
     sure: list[Firing] = []
     possible: list[Firing] = []
     surely: _Concluded = {}
     possibly: _Concluded = {}
+    known: dict[int, list[_Answer]] = {}
     for stratum in program.strata:
         sure_tokens: list[Token] = []
         possible_tokens: list[Token] = []
+        joins: list[JoinRule] = []
+        may_be_dead = False
         for position in stratum:
-            for condition, pattern in zip(program.rules[position].when, joins[position].patterns, strict=True):
+            answered = _answers_of_rule(plan.questions[position], facts, known)
+            if answered is None:
+                continue
+            join = plan.join(position)
+            joins.append(join)
+            for question, answers, pattern in zip(plan.questions[position], answered, join.patterns, strict=True):
                 if pattern.waits_on:
+                    may_be_dead = True
                     for tokens, concluded in ((sure_tokens, surely), (possible_tokens, possibly)):
                         for subject in concluded.get(pattern.waits_on, ()):
                             tokens.append(Token(pattern.id, (conclusion_id(pattern.waits_on, subject),), subject))
                     continue
-                for subject, truth, ids in _truths(condition, pattern, facts, surely, possibly):
-                    if truth is not False:
-                        token = Token(pattern.id, ids, subject)
-                        possible_tokens.append(token)
-                        if truth:
-                            sure_tokens.append(token)
-        rules = _live([joins[position] for position in stratum], possible_tokens)
-        slots = {pattern.id for rule in rules for pattern in rule.patterns}
-        sure_tokens = [token for token in sure_tokens if token.pattern in slots]
-        possible_tokens = [token for token in possible_tokens if token.pattern in slots]
+                if question.number < 0:
+                    answers = _about_finding(question.condition, question.kind, facts, surely, possibly)  # noqa: PLW2901
+                    may_be_dead |= not answers
+                for subject, truth, ids in answers:
+                    token = Token(pattern.id, ids, subject)
+                    possible_tokens.append(token)
+                    if truth:
+                        sure_tokens.append(token)
+        rules = _live(joins, possible_tokens) if may_be_dead else joins
+        if len(rules) < len(joins):
+            slots = {pattern.id for rule in rules for pattern in rule.patterns}
+            sure_tokens = [token for token in sure_tokens if token.pattern in slots]
+            possible_tokens = [token for token in possible_tokens if token.pattern in slots]
         fired = backend.fire(rules, sure_tokens)
         # Nothing undecided, here or below: the second run would only repeat the first.
         may_fire = fired if possible_tokens == sure_tokens else backend.fire(rules, possible_tokens)
@@ -168,6 +273,43 @@ def _run(
             for firing in firings:
                 concluded.setdefault(program.rules[int(firing.rule)].head, {})[firing.subject] = None
     return sure, possible
+
+
+def _answers_of_rule(
+    questions: Sequence[_Question], facts: _Facts, known: dict[int, list[_Answer]]
+) -> list[list[_Answer]] | None:
+    """What the facts say of each condition, those on findings left empty; None once one is plainly false."""
+    answered: list[list[_Answer]] = []
+    for question in questions:
+        number = question[0]
+        if number < 0:
+            answered.append([])
+            continue
+        answers = known.get(number)
+        if answers is None:
+            answers = known[number] = facts.answers(question)
+        if not answers:
+            return None
+        answered.append(answers)
+    return answered
+
+
+def _about_finding(
+    condition: Condition, kind: str, facts: _Facts, surely: _Concluded, possibly: _Concluded
+) -> list[_Answer]:
+    """Whether a finding is not there, or unknown, for each subject of which that is not plainly false."""
+    found: list[_Answer] = []
+    subjects, imaginary = facts.subjects(kind)
+    for subject in subjects:
+        is_sure = subject in surely.get(condition.fact, ())
+        may_be = subject in possibly.get(condition.fact, ())
+        met_by = conclusion_id(condition.fact, subject)
+        if condition.op == "state" and condition.operand == UNKNOWN:
+            if may_be and not is_sure:
+                found.append((subject, None if imaginary else True, (met_by,)))
+        elif not is_sure:
+            found.append((subject, None if may_be or imaginary else True, (f"no:{met_by}",)))
+    return found
 
 
 def _live(rules: Sequence[JoinRule], tokens: Iterable[Token]) -> list[JoinRule]:
@@ -190,28 +332,6 @@ def _live(rules: Sequence[JoinRule], tokens: Iterable[Token]) -> list[JoinRule]:
     return [rules[position] for position in sorted(live)]
 
 
-def _truths(
-    condition: Condition, pattern: Pattern, facts: _Facts, surely: _Concluded, possibly: _Concluded
-) -> Iterable[tuple[str, Truth, tuple[str, ...]]]:
-    """The truth of a condition for each subject it can speak of, and what it rests on."""
-    subjects = facts.subjects(pattern.kind)
-    # Nothing is known of any GPU: one imaginary GPU shows what could follow if there were one.
-    imaginary = not subjects
-    for subject in subjects or (f"{pattern.kind}:?",):
-        if not is_finding(condition):
-            truth, ids = facts.truth(condition, subject)
-            yield subject, None if imaginary else truth, ids
-            continue
-        is_sure = subject in surely.get(condition.fact, ())
-        may_be = subject in possibly.get(condition.fact, ())
-        met_by = conclusion_id(condition.fact, subject)
-        if condition.op == "state" and condition.operand == UNKNOWN:
-            truth = may_be and not is_sure
-            yield subject, None if truth and imaginary else truth, (met_by,)
-        else:
-            yield subject, False if is_sure else None if may_be or imaginary else True, (f"no:{met_by}",)
-
-
 # --- conclusions
 
 
@@ -226,6 +346,7 @@ def _conclusions(program: Program, firings: Iterable[Firing]) -> tuple[Conclusio
     return tuple([Conclusion(head, subject, tuple(supports[head, subject])) for head, subject in keys])
 
 
+@lru_cache(maxsize=1024)
 def _natural(subject: str) -> tuple[str, int, str]:
     """gpu:2 comes before gpu:10. Texts of digits of equal length are in the order of their numbers."""
     kind, _, name = subject.partition(":")

@@ -25,19 +25,19 @@ _SENTINEL = "end"
 _Message = dict[str, "str | int"]
 
 
-def unfit(rules: Sequence[JoinRule]) -> str:
-    """Why these rules are outside what the library does safely, or nothing."""
-    if len(rules) > RULE_LIMIT:
+def unfit(kinds: Sequence[Sequence[str]]) -> str:
+    """Why rules whose patterns have these kinds are outside what the library does safely, or nothing."""
+    if len(kinds) > RULE_LIMIT:
         return f"there are more than {RULE_LIMIT} rules"
-    for rule in rules:
-        if len(rule.patterns) > _PATTERNS_A_RULE or _joins(rule) > _JOINS_A_RULE:
+    for of_rule in kinds:
+        if len(of_rule) > _PATTERNS_A_RULE or _joins(of_rule) > _JOINS_A_RULE:
             return f"a rule has more than {_PATTERNS_A_RULE} conditions or {_JOINS_A_RULE} joins"
     return ""
 
 
-def _joins(rule: JoinRule) -> int:
-    kinds = [pattern.kind for pattern in rule.patterns if pattern.kind != HOST]
-    return len(rule.patterns) - 1 + len(kinds) - len(set(kinds))
+def _joins(kinds: Sequence[str]) -> int:
+    joined = [kind for kind in kinds if kind != HOST]
+    return len(kinds) - 1 + len(joined) - len(set(joined))
 
 
 class Durable:
@@ -69,7 +69,7 @@ class _Place(NamedTuple):
 
 class _Program:
     def __init__(self, rules: tuple[JoinRule, ...]) -> None:
-        if reason := unfit(rules):
+        if reason := unfit([[pattern.kind for pattern in rule.patterns] for rule in rules]):
             raise EngineBroken(reason)
         self._rules = rules
         self._waits = waiting(rules)

@@ -17,13 +17,15 @@ def scan(texts: Sequence[Text], signatures: Sequence[Signature]) -> Iterator[Cla
 
     A signature that no line shows is stated as false: a text is read to its end, so "not in it" is known.
     """
-    nowhere = Source("text", "text", "no line shows it")
     lowered = [(source, lines, [line.lower() for _, line in lines]) for source, lines in texts]
     whole = ["\n".join(lower) for _, _, lower in lowered]
     for signature in signatures:
         hits = 0
         for (source, lines, lower), joined in zip(lowered, whole, strict=True):
-            if not any(literal in joined for literal in signature.literals):
+            for literal in signature.literals:
+                if literal in joined:
+                    break
+            else:
                 continue
             for number, line, match in _matches(signature, lines, lower):
                 if hits == _MOST_HITS:
@@ -39,7 +41,7 @@ def scan(texts: Sequence[Text], signatures: Sequence[Signature]) -> Iterator[Cla
                 yield present(f"log.{signature.id}", True, where)
                 yield from _captured(signature, match, where)
         if not hits:
-            yield present(f"log.{signature.id}", False, nowhere)
+            yield _not_shown(signature.id)
 
 
 def _matches(
@@ -65,6 +67,11 @@ def _captured(signature: Signature, match: re.Match[str], where: Source) -> Iter
         value = group[1:] if group.startswith("=") else match.group(group)
         if value:
             yield present(name, {"true": True, "false": False}.get(value, value), where)
+
+
+@lru_cache(maxsize=4096)
+def _not_shown(name: str) -> Claim:
+    return present(f"log.{name}", False, Source("text", "text", "no line shows it"))
 
 
 @lru_cache(maxsize=4096)
