@@ -4,8 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from . import __version__
 from .errors import TroubleshooterError, UsageError
@@ -14,16 +13,35 @@ from .model import Knowledge, Report, Request
 EXIT_CODES = {"healthy": 0, "problem": 1, "inconclusive": 3}
 USAGE, INTERNAL, INTERRUPTED = 2, 4, 130
 
-_COMMANDS = ("check", "log", "rules")
 _LARGEST_TEXT = 256 * 1024 * 1024
 
 
+class _Help(argparse.HelpFormatter):
+    """As wide as the terminal. Left to itself argparse imports shutil for that, with all compression libraries, and
+    does so for every argument that is defined.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    try:
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.__stdout__.fileno()).columns) or 80
+    except (AttributeError, ValueError, OSError):
+        return 80
+
+
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": _Help, **options})
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, f"see {self.prog} --help")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(only: str = "") -> argparse.ArgumentParser:
+    """All commands, or `only` the one that is going to be used: building the others costs a run milliseconds."""
     top = _Parser(
         prog="troubleshoot",
         description="Finds out why a GPU / PyTorch / CUDA installation does not work, and what to do about it.",
@@ -31,9 +49,14 @@ def parser() -> argparse.ArgumentParser:
         "4 internal error, 130 interrupted.",
     )
     top.add_argument("--version", action="version", version=f"troubleshoot {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser, prog=top.prog)
+    for name, (says, add_arguments) in _COMMANDS.items():
+        if only in ("", name):
+            add_arguments(commands.add_parser(name, help=says))
+    return top
 
-    check = commands.add_parser("check", help="look at this machine and at the Python that runs torch (the default)")
+
+def _add_check(check: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--python", default="", metavar="PATH", help="the Python (or its environment's folder) to look at"
     )
@@ -46,18 +69,19 @@ def parser() -> argparse.ArgumentParser:
     check.set_defaults(confirm="quick", do=_check)
     _common(check)
 
-    log = commands.add_parser("log", help="name the cause from a pasted error text alone")
+
+def _add_log(log: argparse.ArgumentParser) -> None:
     log.add_argument("files", nargs="*", metavar="FILE", help="files; - or none is standard input")
     log.set_defaults(do=_log)
     _common(log)
 
-    rules = commands.add_parser("rules", help="rules of your own")
+
+def _add_rules(rules: argparse.ArgumentParser) -> None:
     kinds = rules.add_subparsers(dest="rules_command", metavar="COMMAND", required=True, parser_class=_Parser)
     rules_check = kinds.add_parser("check", help="load all rules and report every mistake with its place")
     rules_check.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
     rules_check.add_argument("--format", choices=("text", "json"), default="text")
     rules_check.set_defaults(do=_rules_check)
-    return top
 
 
 def _common(command: argparse.ArgumentParser) -> None:
@@ -68,6 +92,13 @@ def _common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--engine", choices=("auto", "durable", "python"), default="auto", help="the rule engine")
     command.add_argument("--format", choices=("text", "json"), default="text")
     command.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the report")
+
+
+_COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "check": ("look at this machine and at the Python that runs torch (the default)", _add_check),
+    "log": ("name the cause from a pasted error text alone", _add_log),
+    "rules": ("rules of your own", _add_rules),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -94,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     if not words or (words[0] not in _COMMANDS and words[0] not in ("-h", "--help", "--version")):
         words = ["check", *words]
-    options = parser().parse_args(words)
+    options = parser(words[0] if words[0] in _COMMANDS else "").parse_args(words)
     do: Callable[[argparse.Namespace], int] = options.do
     return do(options)
 
@@ -142,6 +173,10 @@ def _rules_check(options: argparse.Namespace) -> int:
 
 def _knowledge(folders: Sequence[str]) -> Knowledge:
     from .knowledge import load
+
+    if not folders:
+        return load()
+    from pathlib import Path
 
     return load([Path(folder) for folder in folders])
 

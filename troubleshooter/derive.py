@@ -63,8 +63,7 @@ def _tag(facts: Facts, _: Tables) -> Iterator[Fact]:
 def _driver_floor(facts: Facts, tables: Tables) -> Iterator[Fact]:
     """Which driver the installed build starts on."""
     cuda, platform = facts.text("torch.cuda"), facts.text("os.family")
-    table = tables.get("driver_minimums")
-    if not table or not cuda or facts.text("torch.build") not in ("", "cuda"):
+    if not cuda or facts.text("torch.build") not in ("", "cuda") or not (table := tables.get("driver_minimums")):
         return
     row = _row_of_cuda(table, cuda)
     if row is None:
@@ -86,8 +85,8 @@ def _row_of_cuda(table: Table, cuda: str) -> Row | None:
 
 
 def _driver_branch(facts: Facts, tables: Tables) -> Iterator[Fact]:
-    version, table = facts.text("driver.version"), tables.get("driver_branches")
-    if not version or not table:
+    version = facts.text("driver.version")
+    if not version or not (table := tables.get("driver_branches")):
         return
     branch = _branch_of(version, table)
     given = _Given(table, ("driver.version@host",))
@@ -116,8 +115,11 @@ def _newest_known(branches: list[Row]) -> int:
 
 def _gpus(facts: Facts, tables: Tables) -> Iterator[Fact]:
     """Capability by product name, generation and driver branches by capability."""
+    gpus = facts.subjects("gpu")
+    if not gpus:
+        return
     named, generations = tables.get("gpus"), tables.get("gpu_generations")
-    for gpu in facts.subjects("gpu"):
+    for gpu in gpus:
         capability = facts.text("gpu.capability", gpu)
         bases = (f"gpu.capability@{gpu}",)
         if not capability and named and (row := _row_of_gpu(named, facts.text("gpu.name", gpu))):
@@ -159,6 +161,8 @@ def _plain_name(name: str) -> str:
 
 def _kernels(facts: Facts, tables: Tables) -> Iterator[Fact]:
     """Whether the installed build has code for each GPU: by its own list of architectures, else by the table's."""
+    if not facts.subjects("gpu"):
+        return
     archs = facts.value("torch.archs")
     base, table = "torch.archs@host", tables.get("code_runs_on")
     codes: list[str]
@@ -241,8 +245,7 @@ def _platform(facts: Facts) -> str:
 
 
 def _row_of_build(tables: Tables, wanted: str, tag: str) -> Row | None:
-    table = tables.get("torch_builds")
-    if not table or not wanted or not tag:
+    if not wanted or not tag or not (table := tables.get("torch_builds")):
         return None
     for row in table.rows:
         if row.get("confirmed") and row["tag"] == tag and wanted in _texts(row["releases"]):
@@ -251,8 +254,8 @@ def _row_of_build(tables: Tables, wanted: str, tag: str) -> Row | None:
 
 
 def _release(facts: Facts, tables: Tables) -> Iterator[Fact]:
-    version, table = facts.text("torch.version"), tables.get("torch_releases")
-    if version and table:
+    version = facts.text("torch.version")
+    if version and (table := tables.get("torch_releases")):
         known = any(row["release"] == release(version) for row in table.rows)
         yield _Given(table, ("torch.version@host",)).fact("torch.release_known", known)
 
@@ -262,10 +265,12 @@ def _plan(facts: Facts, tables: Tables) -> Iterator[Fact]:
 
     Without knowing the GPUs nothing is planned: a build that starts and has no code for the card helps nobody.
     """
-    releases, builds, minimums = (tables.get(name) for name in ("torch_releases", "torch_builds", "driver_minimums"))
     platform = _platform(facts)
     gpus = [gpu for gpu in facts.subjects("gpu") if facts.text("gpu.capability", gpu)]
-    if not releases or not builds or not minimums or not platform or not gpus:
+    if not platform or not gpus:
+        return
+    releases, builds, minimums = (tables.get(name) for name in ("torch_releases", "torch_builds", "driver_minimums"))
+    if not releases or not builds or not minimums:
         return
     capabilities = [facts.text("gpu.capability", gpu) for gpu in gpus]
     driver, python = facts.text("driver.version"), facts.text("python.version")

@@ -1,6 +1,5 @@
 """What can go wrong, with its place and the way out. Rendering belongs to `report` and `cli`."""
 
-import difflib
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -41,5 +40,7 @@ class UsageError(TroubleshooterError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`did you mean 'driver.version'?`, or nothing where no known name is near."""
+    import difflib  # two milliseconds, and needed only once something is wrong
+
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else ""

@@ -2,12 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .ask import ask
 from .derive import derive
 from .engine import infer
-from .machine import Machine
 from .model import (
     Claim,
     Conclusion,
@@ -27,6 +26,9 @@ from .model import (
 from .prescribe import prescribe
 from .rank import REPORTED, because, rank
 from .settle import Facts, settle
+
+if TYPE_CHECKING:
+    from .machine import Machine
 
 
 class Thought(NamedTuple):
@@ -83,10 +85,9 @@ def verdict(diagnoses: Sequence[Diagnosis], notes: Sequence[Note], facts: Facts)
 def diagnose_text(request: Request, knowledge: Knowledge) -> Report:
     """What the texts and hints alone say: looks at nothing else, so the same text gives the same answer anywhere."""
     from .paste import read_paste
-    from .paste.hints import read_hints
 
     start = time.monotonic()
-    hinted, remarks = read_hints(request.hints, knowledge.facts)
+    hinted, remarks = _hints(request, knowledge)
     claims = (*read_paste(request.texts, knowledge.signatures), *hinted)
     thought = think(claims, knowledge, request.engine)
     family = thought.facts.text("os.family")
@@ -94,19 +95,26 @@ def diagnose_text(request: Request, knowledge: Knowledge) -> Report:
     return _report(thought, knowledge, inputs, None, (), start, remarks)
 
 
+def _hints(request: Request, knowledge: Knowledge) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
+    if not request.hints:
+        return (), ()
+    from .paste.hints import read_hints
+
+    return read_hints(request.hints, knowledge.facts)
+
+
 def check(
-    request: Request, knowledge: Knowledge, machine: Machine, progress: Callable[[str], None] | None = None
+    request: Request, knowledge: Knowledge, machine: "Machine", progress: Callable[[str], None] | None = None
 ) -> Report:
     """Look at the machine and the target Python, run the tests, and think again with their results."""
     from .confirm import results_of_recording, run_tests, test_claims, test_transcripts
     from .paste import read_paste, read_transcripts
-    from .paste.hints import read_hints
     from .probes.python_target import find_target
     from .recording import RecordedMachine
 
     start = time.monotonic()
     say = progress or _silent
-    hinted, remarks = read_hints(request.hints, knowledge.facts)
+    hinted, remarks = _hints(request, knowledge)
     python = find_target(machine, request.python)
     say("Looking at the machine and at the Python that runs torch")
     seen = _observe(machine, python)
@@ -133,7 +141,7 @@ def check(
     return _report(thought, knowledge, inputs, _target(python, thought.facts), tests, start, remarks)
 
 
-def _observe(machine: Machine, python: str) -> list[Claim | Transcript]:
+def _observe(machine: "Machine", python: str) -> list[Claim | Transcript]:
     """The machine and the target Python at the same time; an interruption ends the children of both."""
     from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,6 @@
 """Remedies of the diagnoses, compiled into commands for this system, shell and package manager. Pure."""
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 
 from .model import (
@@ -131,18 +130,22 @@ def _fill(template: str, arguments: Mapping[str, str], subject: str, facts: Fact
             raise _MissingError(name)
         return shown(fact)
 
-    return _PLACEHOLDER.sub(value, template)
+    return _PLACEHOLDER.sub(value, template) if "{" in template else template
 
 
 def _setting(name: str, value: str | None, shell: str) -> str:
     if shell == "powershell":
         return f"Remove-Item Env:{name}" if value is None else f"$env:{name} = {_powershell(value, always=True)}"
+    import shlex
+
     return f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
 
 
 def quoted(argv: tuple[str, ...], shell: str) -> str:
     """One line that a person can paste into that shell."""
     if shell == "bash":
+        import shlex
+
         return shlex.join(argv)
     first, *rest = argv
     # A quoted program name is a text to PowerShell unless the call operator stands before it.

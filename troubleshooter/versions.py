@@ -5,11 +5,23 @@ package, and NVIDIA's leading zeros ("525.60.13" against "525.60.3") must not ma
 """
 
 import re
+from functools import cache
 
-_RELEASE = re.compile(r"\s*[vV]?(\d+(?:\.\d+)*)(.*)", re.DOTALL)
-_PRE = re.compile(r"[-._]?(dev|a|alpha|b|beta|rc|c|pre|preview)[-._]?(\d*)", re.IGNORECASE)
 _PRE_RANK = {"dev": 0, "a": 1, "alpha": 1, "b": 2, "beta": 2, "rc": 3, "c": 3, "pre": 3, "preview": 3}
 _FINAL = (9, 0)
+
+
+
+@cache
+def _release() -> re.Pattern[str]:
+    """Compiled at the first version that is met, as the next: a text without versions need not wait for it."""
+    return re.compile(r"\s*[vV]?(\d+(?:\.\d+)*)(.*)", re.DOTALL)
+
+
+@cache
+def _pre() -> re.Pattern[str]:
+    return re.compile(r"[-._]?(dev|a|alpha|b|beta|rc|c|pre|preview)[-._]?(\d*)", re.IGNORECASE)
+
 
 Order = tuple[tuple[int, ...], tuple[int, int]]
 
@@ -20,14 +32,14 @@ def order(text: str) -> Order | None:
     Trailing zeros do not count (12.0 equals 12), a pre-release comes before its release, and a local tag
     (+cu121) does not count: it names a build, not an order.
     """
-    if not (found := _RELEASE.match(text)):
+    if not (found := _release().match(text)):
         return None
     # A release part of more than 18 digits is no version of anything; cut it so that absurd input stays cheap.
     numbers = [int(part[:18]) for part in found[1].split(".")[:16]]
     while len(numbers) > 1 and numbers[-1] == 0:
         numbers.pop()
     rest = found[2].split("+", 1)[0]
-    pre = _PRE.match(rest)
+    pre = _pre().match(rest) if rest else None
     stage = (_PRE_RANK[pre[1].lower()], int(pre[2][:18] or 0)) if pre else _FINAL
     return tuple(numbers), stage
 
@@ -40,7 +52,7 @@ def same(left: str, right: str) -> bool:
 
 def release(text: str) -> str:
     """`2.5.1` of `2.5.1+cu124`: the number without local tag and pre-release."""
-    found = _RELEASE.match(text)
+    found = _release().match(text)
     return found[1] if found else ""
 
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import KnowledgeError, UsageError, did_you_mean
 from ..model import HOST, UNKNOWN, Conclusion, Condition, Fact, FactRef, FactSpec, Inference, Rule, Support
 from .conditions import Truth, holds, type_of
-from .port import Backend, EngineBroken, Firing, JoinRule, Pattern, Token, conclusion_id, waiting
+from .port import EngineBroken, Firing, JoinRule, Pattern, Token, conclusion_id, waiting
 from .program import Program, asks_for_presence, check_program, is_finding, read_program
+
+if TYPE_CHECKING:
+    from .port import Backend
 
 __all__ = ["ENGINES", "check_program", "infer", "keep_program"]
 
@@ -50,7 +53,7 @@ def keep_program(rules: tuple[Rule, ...], catalogue: Mapping[str, FactSpec], pro
 # --- which back end
 
 
-def _choose(engine: str, program: Program) -> tuple[Backend, str, str]:
+def _choose(engine: str, program: Program) -> "tuple[Backend, str, str]":
     """The back end, its name for the report, and why it was taken."""
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}", did_you_mean(engine, ENGINES) or f"one of {', '.join(ENGINES)}")
@@ -74,16 +77,16 @@ def _choose(engine: str, program: Program) -> tuple[Backend, str, str]:
     )
 
 
-def _python(reason: str) -> tuple[Backend, str, str]:
+def _python(reason: str) -> "tuple[Backend, str, str]":
     from .indexed import Indexed
 
     return Indexed(), "python", reason
 
 
-_kept: list[Backend] = []
+_kept: "list[Backend]" = []
 
 
-def _durable() -> Backend:
+def _durable() -> "Backend":
     """One for the whole process, as it keeps compiled programs."""
     from .durable import Durable
 
@@ -226,7 +229,7 @@ def _join_rule(program: Program, position: int) -> JoinRule:
     return JoinRule(str(position), tuple(patterns), rule.head, program.head_kinds[position])
 
 
-def _run(plan: _Plan, facts: _Facts, backend: Backend) -> tuple[list[Firing], list[Firing]]:
+def _run(plan: _Plan, facts: _Facts, backend: "Backend") -> tuple[list[Firing], list[Firing]]:
     """The sure and the possible firings. Each stratum runs on the conclusions of those below, which are final."""
     program = plan.program
     sure: list[Firing] = []

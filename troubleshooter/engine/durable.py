@@ -5,7 +5,6 @@ handed to it here are counters: no name, text or value of a rule or fact ever re
 """
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -44,6 +43,8 @@ class Durable:
     """Compiled programs are kept for the life of the process; a run leaves no state in them."""
 
     def __init__(self) -> None:
+        import threading  # here: this module is imported also where its library then turns out to be missing
+
         self._programs: dict[tuple[JoinRule, ...], _Program] = {}
         self._lock = threading.Lock()  # the working memory of a compiled program serves one run at a time
 

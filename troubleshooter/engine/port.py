@@ -4,7 +4,7 @@ A back end never sees a fact, a value or a condition. Truth, absence and strata 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..model import HOST
 
@@ -49,12 +49,16 @@ class Firing(NamedTuple):
     met_by: tuple[tuple[str, ...], ...]
 
 
-class Backend(Protocol):
-    def fire(self, rules: Sequence[JoinRule], tokens: Sequence[Token]) -> list[Firing]:
-        """Run to the fixpoint and give every firing once, in any order.
+if TYPE_CHECKING:  # creating a protocol takes as long as all the rest of this module
+    from typing import Protocol
 
-        A head that is concluded about a subject for the first time becomes one token in each pattern that waits on it.
-        """
+    class Backend(Protocol):
+        def fire(self, rules: Sequence[JoinRule], tokens: Sequence[Token]) -> list[Firing]:
+            """Run to the fixpoint and give every firing once, in any order.
+
+            A head that is concluded about a subject for the first time becomes one token in each pattern that waits on
+            it.
+            """
 
 
 class EngineBroken(Exception):

@@ -4,6 +4,8 @@ import json
 import os
 from binascii import crc32
 
+from ..engine.program import read_program
+from ..errors import KnowledgeError
 from ..model import Action, Article, Condition, FactRef, Knowledge, Location, RemedySpec
 from .compiled import ACTIONS, CORE, FORMAT, article_file, table_file
 
@@ -57,7 +59,10 @@ def _core(knowledge: Knowledge) -> dict[str, object]:
         "actions": list(knowledge.actions),
         "base_rates": {article.id: article.base_rate for article in knowledge.articles.values()},
     }
-    return {**core, "files": list(files)}
+    program, problems = read_program(knowledge.rules, knowledge.facts)
+    if problems:
+        raise KnowledgeError(problems)
+    return {**core, "program": program[1:], "files": list(files)}
 
 
 def _place(at: Location) -> list[object]:

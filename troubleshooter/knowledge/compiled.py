@@ -1,6 +1,7 @@
 """Compiled knowledge: JSON files beside each other, of which a run reads only what it needs.
 
-`core` holds what every run needs: the catalogue, rules, signatures with their literals, and strengths. Tables and
+`core` holds what every run needs: the catalogue, rules and the shape of their program, signatures with their literals,
+and strengths. Tables and
 articles have a file each, actions one for all. Examples are left out, and places are file and line.
 
 Every file begins with a line that names its format, the digest of the knowledge and a checksum of the rest, so that a
@@ -10,8 +11,10 @@ file that is damaged, of another version or of another build is noticed; what it
 import os
 from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
+from ..engine import keep_program
+from ..engine.program import Program
 from ..model import (
     Action,
     ActionForm,
@@ -69,7 +72,7 @@ def read_compiled(folder: str, sources: str) -> Knowledge | None:
         digest, core = _read(folder, CORE)
         files: list[str] = core["files"]
         store = _Store(folder, digest, sources)
-        return Knowledge(
+        knowledge = Knowledge(
             facts={raw[0]: _fact_spec(raw, files) for raw in core["facts"]},
             rules=tuple([_rule(raw, files) for raw in core["rules"]]),
             signatures=tuple([_signature(raw, files) for raw in core["signatures"]]),
@@ -81,11 +84,17 @@ def read_compiled(folder: str, sources: str) -> Knowledge | None:
             digest=digest,
             base_rates=core["base_rates"],
         )
+        kinds, head_kinds, strata = core["program"]
+        if len(kinds) != len(knowledge.rules):
+            return None
+        program = Program(knowledge.rules, tuple(map(tuple, kinds)), tuple(head_kinds), tuple(map(tuple, strata)))
+        keep_program(knowledge.rules, knowledge.facts, program)
+        return knowledge
     except DAMAGE:
         return None
 
 
-class Later(Mapping[str, _T], Generic[_T]):
+class Later(Mapping[str, _T]):
     """Values that are read when they are first asked for."""
 
     def __init__(self, names: "list[str] | dict[str, str]", read: Callable[[str], _T]) -> None:
