@@ -10,13 +10,17 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from troubleshooter.engine import infer
 from troubleshooter.engine.indexed import Indexed
-from troubleshooter.engine.port import Backend, JoinRule, Pattern, Token
+from troubleshooter.engine.port import JoinRule, Pattern, Token
 from troubleshooter.model import Condition, Fact, FactSpec, Rule, Source
+
+if TYPE_CHECKING:
+    from troubleshooter.engine.port import Backend
 
 SIZES = ((100, 100), (1_000, 1_000), (10_000, 1_000))
 
@@ -54,8 +58,8 @@ def seconds(work: Callable[[], object]) -> float:
     return best
 
 
-def backends() -> dict[str, Callable[[], Backend]]:
-    found: dict[str, Callable[[], Backend]] = {"python": Indexed}
+def backends() -> "dict[str, Callable[[], Backend]]":
+    found: "dict[str, Callable[[], Backend]]" = {"python": Indexed}
     try:
         from troubleshooter.engine import durable
     except ImportError as error:
