@@ -10,7 +10,7 @@ _MOST = 3
 _LEAST_GAIN = 0.02
 _MOST_UNKNOWNS = 2
 """A rule that waits for more answers than this is too far from firing to ask about."""
-_CERTAIN = 0.9
+CERTAIN = 0.9
 _REMOTE, _UNSUSPECTED = 0.05, 0.2
 """What a question about something that nothing points to is worth, beside suspicions and without any."""
 _PREFIX = "diagnosis."
@@ -20,7 +20,7 @@ def ask(
     inference: Inference, diagnoses: Sequence[Diagnosis], facts: Facts, knowledge: Knowledge
 ) -> tuple[Question, ...]:
     """At most three questions, the one that moves most confidence first; none where the cause is certain already."""
-    if any(one.confidence >= _CERTAIN for one in diagnoses):
+    if any(one.confidence >= CERTAIN for one in diagnoses):
         return ()
     rules = {rule.id: rule for rule in knowledge.rules}
     now = {one.id: one.confidence for one in diagnoses}

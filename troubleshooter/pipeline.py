@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .ask import ask
+from .ask import CERTAIN, ask
 from .derive import derive
 from .engine import infer
 from .model import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Thought(NamedTuple):
-    """What the pure middle makes of a set of claims."""
+    """What the pure middle makes of a set of claims. Once a cause is certain, `inference.possible` is left empty."""
 
     facts: Facts
     inference: Inference
@@ -44,8 +44,10 @@ class Thought(NamedTuple):
 def think(claims: Iterable[Claim], knowledge: Knowledge, engine: str = "auto") -> Thought:
     """Settle, derive, infer, rank, prescribe, ask: pure, the same claims give the same answer."""
     facts = derive(settle(claims, knowledge.facts), knowledge.tables)
-    inference = infer(knowledge.rules, facts.all(), knowledge.facts, engine)
+    inference = infer(knowledge.rules, facts.all(), knowledge.facts, engine, undecided=False)
     diagnoses = prescribe(rank(inference, facts, knowledge), facts, knowledge)
+    if not any(one.confidence >= CERTAIN for one in diagnoses):  # only then there is something to ask
+        inference = infer(knowledge.rules, facts.all(), knowledge.facts, engine)
     return Thought(
         facts=facts,
         inference=inference,

@@ -22,20 +22,26 @@ _Concluded = dict[str, dict[str, None]]
 
 
 def infer(
-    rules: Sequence[Rule], facts: Sequence[Fact], catalogue: Mapping[str, FactSpec], engine: str = "auto"
+    rules: Sequence[Rule],
+    facts: Sequence[Fact],
+    catalogue: Mapping[str, FactSpec],
+    engine: str = "auto",
+    *,
+    undecided: bool = True,
 ) -> Inference:
     """Every conclusion with every support; the answer does not depend on the engine or on the order of `facts`.
 
+    Without `undecided`, what would follow if the unknown were known is left out: most of the work goes into that.
     A fact about a subject that is not of its catalogue kind is not seen. Raises KnowledgeError for rules that cannot
     be put into strata (all problems at once), UsageError for an engine that does not exist or cannot be imported.
     """
     plan = _plan(rules, catalogue)
     backend, name, reason = _choose(engine, plan.program)
     try:
-        sure, possible = _run(plan, _Facts(facts), backend)
+        sure, possible = _run(plan, _Facts(facts), backend, undecided=undecided)
     except EngineBroken as broken:
         backend, name, reason = _python(f"durable-rules could not be relied on here ({broken})")
-        sure, possible = _run(plan, _Facts(facts), backend)
+        sure, possible = _run(plan, _Facts(facts), backend, undecided=undecided)
     certain = set(sure)
     return Inference(
         _conclusions(plan.program, sure),
@@ -229,8 +235,13 @@ def _join_rule(program: Program, position: int) -> JoinRule:
     return JoinRule(str(position), tuple(patterns), rule.head, program.head_kinds[position])
 
 
-def _run(plan: _Plan, facts: _Facts, backend: "Backend") -> tuple[list[Firing], list[Firing]]:
-    """The sure and the possible firings. Each stratum runs on the conclusions of those below, which are final."""
+def _run(
+    plan: _Plan, facts: _Facts, backend: "Backend", *, undecided: bool = True
+) -> tuple[list[Firing], list[Firing]]:
+    """The sure and the possible firings. Each stratum runs on the conclusions of those below, which are final.
+
+    Without `undecided` there are possible firings only as far as a higher stratum asks for them.
+    """
     program = plan.program
     sure: list[Firing] = []
     possible: list[Firing] = []
@@ -263,6 +274,8 @@ def _run(plan: _Plan, facts: _Facts, backend: "Backend") -> tuple[list[Firing], 
                     possible_tokens.append(token)
                     if truth:
                         sure_tokens.append(token)
+        if not undecided and stratum is program.strata[-1]:
+            possible_tokens, may_be_dead = sure_tokens, True
         rules = _live(joins, possible_tokens) if may_be_dead else joins
         if len(rules) < len(joins):
             slots = {pattern.id for rule in rules for pattern in rule.patterns}
