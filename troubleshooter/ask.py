@@ -27,20 +27,25 @@ def ask(
     possible = {f"{one.name}@{one.subject}": one for one in inference.possible}
     certain = {f"{one.name}@{one.subject}" for one in inference.conclusions}
     gains: dict[str, dict[str, float]] = {}
+    askable = {name for name, spec in knowledge.facts.items() if spec.ask is not None}
     for conclusion in inference.possible:
         if not conclusion.name.startswith(_PREFIX):
             continue
         name = conclusion.name.removeprefix(_PREFIX)
+        moves: dict[str, float] = {}
         start = now[name] if name in now else confidence(knowledge.base_rate(name))
         for support in conclusion.supports:
             wanted = _unknowns((one for met in support.met_by for one in met), facts, possible, certain)
             names = {one.partition("@")[0] for one in wanted}
             if not names or len(names) > _MOST_UNKNOWNS:
                 continue
-            if any((spec := knowledge.facts.get(one)) is None or spec.ask is None for one in names):
+            if not names <= askable:
                 continue
-            step = knowledge.strengths.evidence[rules[support.rule].evidence]
-            moved = abs(confidence(_logit(start) + step) - start) / len(names)
+            evidence = rules[support.rule].evidence
+            if evidence not in moves:
+                step = knowledge.strengths.evidence[evidence]
+                moves[evidence] = abs(confidence(_logit(start) + step) - start)
+            moved = moves[evidence] / len(names)
             if name not in now:
                 moved *= _REMOTE if now else _UNSUSPECTED
             for one in names:

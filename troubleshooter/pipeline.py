@@ -58,12 +58,13 @@ def think(claims: Iterable[Claim], knowledge: Knowledge, engine: str = "auto") -
 
 
 def _notes(conclusions: Iterable[Conclusion], facts: Facts, knowledge: Knowledge) -> tuple[Note, ...]:
+    concluded = [one for one in conclusions if one.name.startswith("note.")]
+    if not concluded:
+        return ()
     rules = {rule.id: rule for rule in knowledge.rules}
     by_id = {fact.id: fact for fact in facts.all()}
     notes: list[Note] = []
-    for conclusion in conclusions:
-        if not conclusion.name.startswith("note."):
-            continue
+    for conclusion in concluded:
         support = conclusion.supports[0]
         seen = [by_id[one] for met in support.met_by for one in met if one in by_id]
         text = because(rules[support.rule], support, by_id)
