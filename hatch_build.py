@@ -24,6 +24,6 @@ class CompiledKnowledge(BuildHookInterface):  # type: ignore[type-arg]
         write_compiled(read_sources(Path(self.root)), self._folder.name)
         build_data["force_include"][self._folder.name] = "troubleshooter/_shipped/compiled"
 
-    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         if version != "editable":
             self._folder.cleanup()

@@ -59,7 +59,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def backends() -> "dict[str, Callable[[], Backend]]":
-    found: "dict[str, Callable[[], Backend]]" = {"python": Indexed}
+    found: dict[str, Callable[[], Backend]] = {"python": Indexed}
     try:
         from troubleshooter.engine import durable
     except ImportError as error:

@@ -27,8 +27,8 @@ class _Help(argparse.HelpFormatter):
 
 def _columns() -> int:
     try:
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.__stdout__.fileno()).columns) or 80
-    except (AttributeError, ValueError, OSError):
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns) or 80
+    except (ValueError, OSError):
         return 80
 
 

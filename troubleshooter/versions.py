@@ -11,7 +11,6 @@ _PRE_RANK = {"dev": 0, "a": 1, "alpha": 1, "b": 2, "beta": 2, "rc": 3, "c": 3, "
 _FINAL = (9, 0)
 
 
-
 @cache
 def _release() -> re.Pattern[str]:
     """Compiled at the first version that is met, as the next: a text without versions need not wait for it."""

@@ -218,9 +218,8 @@ class _Facts:
             truth = holds(condition, type_ or type_of(fact.value if fact else None), fact, other)
             if truth is False and not imaginary:
                 continue
-            ids = (conclusion_id(name, whom),)
-            if other_name:
-                ids = *ids, conclusion_id(other_name, other_whom)
+            about = conclusion_id(name, whom)
+            ids = (about, conclusion_id(other_name, other_whom)) if other_name else (about,)
             found.append((subject, None if imaginary else truth, ids))
         return found
 

@@ -34,7 +34,8 @@ def cached_knowledge(sources: str) -> Knowledge | None:
 
     knowledge = read_sources(Path(sources))
     _keep(knowledge, place, entry)
-    return knowledge
+    # As it will be read from now on, so that the first run is no different from the second.
+    return read_compiled(entry, sources) or knowledge
 
 
 def _own_folder() -> str:
@@ -99,9 +100,9 @@ def _keep(knowledge: Knowledge, place: str, entry: str) -> None:
         return
     try:
         write_compiled(knowledge, made)
-        if os.path.isdir(entry):  # what was there could not be read
+        if os.path.isdir(entry) and read_compiled(entry, "") is None:
             shutil.rmtree(entry)
-        os.rename(made, entry)
+        os.rename(made, entry)  # fails where another process was faster: then its entry serves
         entries = sorted((found.stat().st_mtime, found.path) for found in os.scandir(place))
         for _, old in entries[:-_KEPT]:
             shutil.rmtree(old, ignore_errors=True)

@@ -67,31 +67,35 @@ def compiled_knowledge(folder: str) -> Knowledge | None:
 
 
 def read_compiled(folder: str, sources: str) -> Knowledge | None:
-    """The knowledge compiled into `folder`, or None if it cannot be used; `sources` is asked where a later file fails."""
+    """The knowledge compiled into `folder`, or None if it cannot be used.
+
+    `sources` holds the YAML files, which are asked if a file that is read later turns out to be damaged.
+    """
     try:
         digest, core = _read(folder, CORE)
-        files: list[str] = core["files"]
-        store = _Store(folder, digest, sources)
-        knowledge = Knowledge(
-            facts={raw[0]: _fact_spec(raw, files) for raw in core["facts"]},
-            rules=tuple([_rule(raw, files) for raw in core["rules"]]),
-            signatures=tuple([_signature(raw, files) for raw in core["signatures"]]),
-            tables=Later(core["tables"], store.table),
-            articles=Later(core["base_rates"], store.article),
-            actions=Later(core["actions"], store.action),
-            strengths=Strengths(*core["strengths"]),
-            packs=tuple([Pack(*raw) for raw in core["packs"]]),
-            digest=digest,
-            base_rates=core["base_rates"],
-        )
-        kinds, head_kinds, strata = core["program"]
-        if len(kinds) != len(knowledge.rules):
-            return None
-        program = Program(knowledge.rules, tuple(map(tuple, kinds)), tuple(head_kinds), tuple(map(tuple, strata)))
-        keep_program(knowledge.rules, knowledge.facts, program)
-        return knowledge
+        return _knowledge(core, digest, _Store(folder, digest, sources))
     except DAMAGE:
         return None
+
+
+def _knowledge(core: Any, digest: str, store: "_Store") -> Knowledge:
+    files: list[str] = core["files"]
+    knowledge = Knowledge(
+        facts={raw[0]: _fact_spec(raw, files) for raw in core["facts"]},
+        rules=tuple([_rule(raw, files) for raw in core["rules"]]),
+        signatures=tuple([_signature(raw, files) for raw in core["signatures"]]),
+        tables=Later(core["tables"], store.table),
+        articles=Later(core["base_rates"], store.article),
+        actions=Later(core["actions"], store.action),
+        strengths=Strengths(*core["strengths"]),
+        packs=tuple([Pack(*raw) for raw in core["packs"]]),
+        digest=digest,
+        base_rates=core["base_rates"],
+    )
+    kinds, head_kinds, strata = core["program"]
+    program = Program(knowledge.rules, tuple(map(tuple, kinds)), tuple(head_kinds), tuple(map(tuple, strata)))
+    keep_program(knowledge.rules, knowledge.facts, program)
+    return knowledge
 
 
 class Later(Mapping[str, _T]):
@@ -237,13 +241,20 @@ def _action(raw: Any) -> Action:
     return Action(
         name,
         meaning,
-        tuple([ActionForm(tuple(argv), say, tuple(os_), tuple(manager), *flags) for argv, say, os_, manager, *flags in forms]),
+        tuple(
+            [
+                ActionForm(tuple(argv), say, tuple(os_), tuple(manager), *flags)
+                for argv, say, os_, manager, *flags in forms
+            ]
+        ),
         Location(*at),
     )
 
 
 def _article(raw: Any) -> Article:
-    (name, title, area, severity, rate, meaning, remedies, references, others, explains, confirm, verify, pack, at) = raw
+    (name, title, area, severity, rate, meaning, remedies, references, others, explains, confirm, verify, pack, at) = (
+        raw
+    )
     return Article(
         name,
         title,
