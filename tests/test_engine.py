@@ -97,6 +97,28 @@ class Recorder:
         return Indexed().fire(rules, tokens)
 
 
+@both_engines
+def test_leaving_out_what_is_undecided_changes_no_conclusion(engine):
+    for seed in range(200):
+        rules, facts = random_program(random.Random(seed))
+        whole = infer(rules, facts, CATALOGUE, engine)
+        assert infer(rules, facts, CATALOGUE, engine, undecided=False).conclusions == whole.conclusions, seed
+
+
+def test_what_is_kept_of_a_program_is_never_used_for_another():
+    """The same rules with another catalogue, and a list that has changed since."""
+    facts = [fact("a", True), fact("a", True, "gpu:0")]
+    rules = (rule("r", on("a")),)
+    for kind, subject in (("host", "host"), ("gpu", "gpu:0"), ("host", "host")):
+        (concluded,) = infer(rules, facts, catalogue(a=kind), "python").conclusions
+        assert concluded.subject == subject
+    growing = [rule("r", on("a"))]
+    known = catalogue(a="host", b="host")
+    assert len(infer(growing, facts, known, "python").conclusions) == 1
+    growing.append(rule("s", on("a"), concludes="finding.s"))
+    assert len(infer(growing, facts, known, "python").conclusions) == 2
+
+
 @needs_durable
 def test_both_back_ends_give_the_same_firings_from_the_same_recorded_tokens():
     from troubleshooter.engine.durable import Durable

@@ -155,7 +155,7 @@ def _log(options: argparse.Namespace) -> int:
 
 
 def _rules_check(options: argparse.Namespace) -> int:
-    knowledge = _knowledge(options.rules)
+    knowledge = _knowledge(options.rules, examples=True)
     if options.format == "json":
         import json
 
@@ -171,14 +171,14 @@ def _rules_check(options: argparse.Namespace) -> int:
     return 0
 
 
-def _knowledge(folders: Sequence[str]) -> Knowledge:
+def _knowledge(folders: Sequence[str], *, examples: bool = False) -> Knowledge:
     from .knowledge import load
 
     if not folders:
-        return load()
+        return load(examples=examples)
     from pathlib import Path
 
-    return load([Path(folder) for folder in folders])
+    return load([Path(folder) for folder in folders], examples=examples)
 
 
 def _hints(hints: Sequence[str]) -> tuple[tuple[str, str], ...]:
