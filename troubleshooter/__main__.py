@@ -19,14 +19,14 @@ def main() -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """End at once. Freeing every object first, as the interpreter does, takes another tenth."""
     import atexit
+    from contextlib import suppress
 
-    atexit._run_exitfuncs()
+    with suppress(Exception):
+        atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
+        if stream is not None:
+            with suppress(OSError, ValueError):  # the reader went away, or it is closed
                 stream.flush()
-        except (OSError, ValueError):  # the reader went away, or it is closed
-            pass
     os._exit(code)
 
 
