@@ -238,17 +238,7 @@ def _frozen(raw: Any) -> Any:
 
 def _action(raw: Any) -> Action:
     name, meaning, forms, at = raw
-    return Action(
-        name,
-        meaning,
-        tuple(
-            [
-                ActionForm(tuple(argv), say, tuple(os_), tuple(manager), *flags)
-                for argv, say, os_, manager, *flags in forms
-            ]
-        ),
-        Location(*at),
-    )
+    return Action(name, meaning, tuple([ActionForm(*_frozen(form)) for form in forms]), Location(*at))
 
 
 def _article(raw: Any) -> Article:
@@ -279,7 +269,7 @@ def _remedy(raw: Any) -> RemedySpec:
         name,
         title,
         risk,
-        tuple([StepSpec(do, _pairs(arguments), _pairs(set_env), say) for do, arguments, set_env, say in steps]),
+        tuple([StepSpec(*_frozen(step)) for step in steps]),
         tuple([_condition(condition) for condition in when]),
         Location(*at),
     )
