@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "troubleshooter"
 LAYERS = [
     ["model", "text", "credentials"],
     ["errors", "versions"],
-    ["windows_job", "outputs"],
+    ["windows_job", "windows_system", "outputs"],
     ["commands"],
     ["machine"],
     ["recording", "interpreter", "settle"],

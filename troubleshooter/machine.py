@@ -17,6 +17,7 @@ from .commands import OUTPUT_LIMIT, Answer, end_all
 from .errors import UsageError
 from .model import Location, Source
 from .text import clean, decode
+from .windows_system import RegistryValue, read_file_version, read_registry
 
 __all__ = [
     "OUTPUT_LIMIT",
@@ -26,6 +27,8 @@ __all__ = [
     "LiveMachine",
     "Machine",
     "Reading",
+    "RegistryKey",
+    "RegistryValue",
     "RootMachine",
     "Stat",
     "clean",
@@ -121,6 +124,39 @@ class Stat(NamedTuple):
         return Source("probe", "file", file=self.path)
 
 
+class RegistryKey(NamedTuple):
+    """A key of the registry of Windows: its values by name, and the names of the keys below it. The endings of
+    `Reading`.
+    """
+
+    path: str
+    ending: str
+    values: Mapping[str, RegistryValue] = {}
+    keys: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.ending == "ok"
+
+    @property
+    def missing(self) -> bool:
+        return self.ending == "missing"
+
+    @property
+    def source(self) -> Source:
+        return Source("probe", "file", "registry", self.path)
+
+    def text(self, name: str) -> str:
+        """The value as text, a number in figures; empty if there is none. Names are alike in any case."""
+        value = next((value for key, value in self.values.items() if key.lower() == name.lower()), "")
+        return "\n".join(value) if isinstance(value, tuple) else str(value).strip()
+
+    def number(self, name: str) -> int | None:
+        value = self.text(name)
+        return int(value) if value.isascii() and value.isdigit() else None
+
+
 class Machine(Protocol):
     """What probes may ask. Paths are absolute and written as on the machine itself."""
 
@@ -146,6 +182,12 @@ class Machine(Protocol):
     def list(self, path: str) -> Listing: ...
 
     def stat(self, path: str) -> Stat: ...
+
+    def registry(self, path: str) -> RegistryKey:
+        """`path` begins with HKLM, HKCU, HKCR or HKU; parts are parted by one backslash."""
+
+    def file_version(self, path: str) -> Reading:
+        """The version that a Windows program or DLL states in its resources, as four numbers: 32.0.15.6094."""
 
     def which(self, name: str) -> str:
         """The file that `run([name])` would run; empty if there is none."""
@@ -207,6 +249,12 @@ class LiveMachine:
             ending, _, reason = _ending(error)
             return Stat(path, ending, reason=reason)
         return _stat(path, found, os.access(path, os.R_OK), os.access(path, os.W_OK))
+
+    def registry(self, path: str) -> RegistryKey:
+        return RegistryKey(path, *read_registry(path))
+
+    def file_version(self, path: str) -> Reading:
+        return Reading(path, *read_file_version(path))
 
     def which(self, name: str) -> str:
         path, runs = _find(name, self.environ, self.platform)
@@ -333,6 +381,12 @@ class RootMachine:
             readable=_open_to_all(entry, 0o4),
             writable=_open_to_all(entry, 0o2),
         )
+
+    def registry(self, path: str) -> RegistryKey:
+        return RegistryKey(path, "missing", reason="the folder of a Linux machine has no registry")
+
+    def file_version(self, path: str) -> Reading:
+        return Reading(path, "unknown", reason="version resources are read under Windows only")
 
     def which(self, name: str) -> str:
         real, kind = self._command(name)

@@ -15,6 +15,8 @@ from .machine import (
     Listing,
     Machine,
     Reading,
+    RegistryKey,
+    RegistryValue,
     Stat,
     overlaid,
     replay,
@@ -48,7 +50,9 @@ class RecordedMachine:
     `platform` as `sys.platform`; `environment`; `files` {path: text, or an object with ending, text, reason};
     `links` {path: target}; `listings` {folder: names}; `stats` {path: the fields of `Stat`}; `missing` paths and
     program names that are not there, with all below them; `programs` {name: path}; `commands` with the fields of
-    `Answer`. What a recording does not mention is unknown, and a folder is listed by what is known below it.
+    `Answer`; `registry` {key: {values, keys}, or {ending, reason}}; `versions` {path: version}. What a recording does
+    not mention is unknown, and a folder is listed by what is known below it. Names of a Windows machine are alike in
+    any case, and with either slash.
     """
 
     kind = "recording"
@@ -60,19 +64,30 @@ class RecordedMachine:
         self.environ: Mapping[str, str] = {key: str(value) for key, value in _mapping(data, "environment").items()}
         self.target: Mapping[str, Any] = _mapping(data, "target")
         """What the scripts in the target reported: {inspection: run, import: run, tests: [run]}; may be empty."""
-        self._files = _mapping(data, "files")
-        self._links = _mapping(data, "links")
-        self._listings = _mapping(data, "listings")
-        self._stats = _mapping(data, "stats")
-        self._missing = frozenset(str(path) for path in _sequence(data, "missing"))
+        self._files = self._named(_mapping(data, "files"))
+        self._links = self._named(_mapping(data, "links"))
+        self._listings = self._named(_mapping(data, "listings"))
+        self._stats = self._named(_mapping(data, "stats"))
+        self._missing = frozenset(self._name(str(path)) for path in _sequence(data, "missing"))
+        self._registry = {key.lower(): value for key, value in _mapping(data, "registry").items()}
+        self._versions = self._named(_mapping(data, "versions"))
         self._programs = {key: str(value) for key, value in _mapping(data, "programs").items()}
         self._answers = tuple(_answer(entry) for entry in _sequence(data, "commands"))
         self._known = (
             frozenset(self._files) | frozenset(self._links) | frozenset(self._listings) | frozenset(self._stats)
         )
 
+    def _name(self, path: str) -> str:
+        r"""A path as the tables here have it: on Windows C:\Windows and c:/windows/ are one."""
+        if self.platform != "win32":
+            return path
+        return path.replace("\\", "/").rstrip("/").lower()
+
+    def _named(self, table: Mapping[str, object]) -> dict[str, object]:
+        return {self._name(path): value for path, value in table.items()}
+
     def read(self, path: str, limit_bytes: int = READ_LIMIT) -> Reading:
-        known = self._files.get(path)
+        known = self._files.get(self._name(path))
         if isinstance(known, str):
             if len(known) > limit_bytes:
                 return Reading(path, "too-large", known[:limit_bytes], f"it is larger than {limit_bytes} bytes")
@@ -82,16 +97,16 @@ class RecordedMachine:
         return Reading(path, *self._absent(path))
 
     def read_link(self, path: str) -> Reading:
-        known = self._links.get(path)
+        known = self._links.get(self._name(path))
         return Reading(path, "ok", str(known)) if known is not None else Reading(path, *self._absent(path))
 
     def list(self, path: str) -> Listing:
-        known = self._listings.get(path)
+        known = self._listings.get(self._name(path))
         if isinstance(known, Mapping):
             return Listing(path, str(known.get("ending", "failed")), reason=str(known.get("reason", "")))
         if isinstance(known, Sequence) and not isinstance(known, str):
             return Listing(path, "ok", tuple(sorted(map(str, known))))
-        top = path.rstrip("/") + "/"
+        top = self._name(path).rstrip("/") + "/"
         below = {entry[len(top) :].split("/")[0] for entry in self._known if entry.startswith(top)}
         if below:
             return Listing(path, "ok", tuple(sorted(below)))
@@ -99,20 +114,50 @@ class RecordedMachine:
         return Listing(path, ending, reason=reason)
 
     def stat(self, path: str) -> Stat:
-        known = self._stats.get(path)
+        name = self._name(path)
+        known = self._stats.get(name)
         if isinstance(known, Mapping):
             return _stat(path, known)
-        if path in self._files or path in self._links:
+        if name in self._files or name in self._links:
             return Stat(path, "ok", "file", 0o644, readable=True)
         if self.list(path).ok:
             return Stat(path, "ok", "directory", 0o755, readable=True)
         ending, _, reason = self._absent(path)
         return Stat(path, ending, reason=reason)
 
+    def registry(self, path: str) -> RegistryKey:
+        known = self._registry.get(path.lower())
+        if isinstance(known, Mapping):
+            values, keys = known.get("values", {}), known.get("keys", ())
+            return RegistryKey(
+                path,
+                str(known.get("ending", "ok")),
+                {str(name): _registry_value(value) for name, value in values.items()}
+                if isinstance(values, Mapping)
+                else {},
+                tuple(map(str, keys)) if isinstance(keys, Sequence) and not isinstance(keys, str) else (),
+                str(known.get("reason", "")),
+            )
+        return RegistryKey(path, "missing" if self.platform != "win32" else "unknown", reason=_NOT_SAID)
+
+    def file_version(self, path: str) -> Reading:
+        known = self._versions.get(self._name(path))
+        if known is not None:
+            return Reading(path, "ok", str(known))
+        if self.stat(path).ok:
+            return Reading(path, "unknown", reason=_NOT_SAID)
+        return Reading(path, *self._absent(path))
+
     def which(self, name: str) -> str:
         if name in self._programs:
             return self._programs[name]
-        return next((a.program for a in self._answers if _base(a.argv[0]) == _base(name) and a.ending != "missing"), "")
+        base = self._base(name)
+        return next((a.program for a in self._answers if self._base(a.argv[0]) == base and a.ending != "missing"), "")
+
+    def _base(self, name: str) -> str:
+        """The name of a program without its folder; on Windows nvidia-smi and NVIDIA-SMI.EXE are one."""
+        base = _base(name)
+        return base.lower().removesuffix(".exe") if self.platform == "win32" else base
 
     def run(
         self,
@@ -141,21 +186,28 @@ class RecordedMachine:
                 on_line=on_line,
                 alive_limit=alive_limit,
             )
-        base, rest = _base(argv[0]), tuple(argv[1:])
-        same_name = [answer for answer in self._answers if _base(answer.argv[0]) == base]
+        base, rest = self._base(argv[0]), tuple(argv[1:])
+        same_name = [answer for answer in self._answers if self._base(answer.argv[0]) == base]
         for answer in same_name:
             if answer.argv[1:] == rest:
                 return replay(answer, on_line)
-        if base in self._missing or argv[0] in self._missing or any(a.ending == "missing" for a in same_name):
+        if (
+            base in self._missing
+            or self._name(argv[0]) in self._missing
+            or any(a.ending == "missing" for a in same_name)
+        ):
             return Answer(argv[0], tuple(argv), "missing", reason=f"there was no {base}")
         return Answer(argv[0], tuple(argv), "unknown", reason=_NOT_SAID)
 
     def _absent(self, path: str) -> tuple[str, str, str]:
-        folder, name = posixpath.split(path.rstrip("/"))
+        path = self._name(path).rstrip("/")
+        folder, name = posixpath.split(path)
         listing = self._listings.get(folder)
-        if isinstance(listing, Sequence) and not isinstance(listing, str) and name not in listing:
-            return "missing", "", "No such file or directory"
-        parts = path.rstrip("/").split("/")
+        if isinstance(listing, Sequence) and not isinstance(listing, str):
+            names = listing if self.platform != "win32" else [str(one).lower() for one in listing]
+            if name not in names:
+                return "missing", "", "No such file or directory"
+        parts = path.split("/")
         if any("/".join(parts[:count]) in self._missing for count in range(2, len(parts) + 1)):
             return "missing", "", "No such file or directory"
         return "unknown", "", _NOT_SAID
@@ -174,6 +226,8 @@ class RecordingMachine:
         self._links: dict[str, object] = {}
         self._listings: dict[str, object] = {}
         self._stats: dict[str, object] = {}
+        self._registry: dict[str, object] = {}
+        self._versions: dict[str, str] = {}
         self._programs: dict[str, str] = {}
         self._missing: set[str] = set()
         self._answers: dict[tuple[str, ...], Answer] = {}
@@ -194,6 +248,8 @@ class RecordingMachine:
             "links": dict(sorted(self._links.items())),
             "listings": dict(sorted(self._listings.items())),
             "stats": dict(sorted(self._stats.items())),
+            **({"registry": dict(sorted(self._registry.items()))} if self._registry else {}),
+            **({"versions": dict(sorted(self._versions.items()))} if self._versions else {}),
             "missing": sorted(self._missing),
             "programs": dict(sorted(self._programs.items())),
             "commands": answers,
@@ -232,6 +288,23 @@ class RecordingMachine:
         elif stat.ending != "unknown":
             self._stats[path] = {key: value for key, value in stat._asdict().items() if key != "path"}
         return stat
+
+    def registry(self, path: str) -> RegistryKey:
+        key = self._machine.registry(path)
+        if key.ok:
+            values = {name: [*value] if isinstance(value, tuple) else value for name, value in key.values.items()}
+            self._registry[path] = {"values": values, "keys": [*key.keys]}
+        elif key.ending != "unknown" and self.platform == "win32":
+            self._registry[path] = {"ending": key.ending, "reason": key.reason}
+        return key
+
+    def file_version(self, path: str) -> Reading:
+        version = self._machine.file_version(path)
+        if version.ok:
+            self._versions[path] = version.text
+        elif version.missing:
+            self._missing.add(path)
+        return version
 
     def which(self, name: str) -> str:
         path = self._machine.which(name)
@@ -281,6 +354,12 @@ def _sequence(data: Mapping[str, object], key: str) -> tuple[object, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise UsageError(f"the recording's {key!r} has to be a list")
     return tuple(value)
+
+
+def _registry_value(value: object) -> RegistryValue:
+    if isinstance(value, str | int):
+        return value
+    return tuple(map(str, value)) if isinstance(value, Sequence) else str(value)
 
 
 def _answer(entry: object) -> Answer:

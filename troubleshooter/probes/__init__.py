@@ -26,6 +26,10 @@ from . import (
     services,
     system,
     toolkits,
+    windows_hardware,
+    windows_libraries,
+    windows_python,
+    windows_settings,
     wsl,
 )
 
@@ -48,6 +52,7 @@ PROBES: tuple[Probe, ...] = (
     libcuda,
     nvml,
     nvidia_smi,
+    windows_hardware,
     nvcc,
     build_tools,
     kernel,
@@ -62,7 +67,20 @@ PROBES: tuple[Probe, ...] = (
     installer_settings,
     job,
     resources,
+    windows_settings,
+    windows_libraries,
+    windows_python,
 )
+
+_ON_WINDOWS_ALONE: tuple[Probe, ...] = (windows_hardware, windows_settings, windows_libraries, windows_python)
+_NOT_ON_WINDOWS: tuple[Probe, ...] = (pci, driver, device_nodes)
+
+
+def probes_of(platform: str, probes: Sequence[Probe] = PROBES) -> tuple[Probe, ...]:
+    """Those that have something to ask on this system: what is left out states nothing, not even that it is unknown."""
+    others = _NOT_ON_WINDOWS if platform == "win32" else _ON_WINDOWS_ALONE
+    return tuple(probe for probe in probes if probe not in others)
+
 
 SECONDS = 40.0
 """For all probes together; each of their commands has a shorter limit of its own."""
@@ -79,7 +97,7 @@ class Observation(NamedTuple):
 def observe_machine(
     machine: Machine, probes: Sequence[Probe] = PROBES, seconds: float = SECONDS
 ) -> tuple[Claim | Transcript, ...]:
-    """What all probes say, in their order."""
+    """What all probes of this system say, in their order."""
     return tuple(one for observation in observe_each(machine, probes, seconds) for one in observation.said)
 
 
@@ -89,7 +107,7 @@ def observe_each(
     """Run all probes at the same time; one that is not through after `seconds` is left behind."""
     import threading
 
-    runs = [_Run(probe, machine) for probe in probes]
+    runs = [_Run(probe, machine) for probe in probes_of(machine.platform, probes)]
     # Daemons: a probe that hangs in a read of a dead network drive must not keep the process from ending.
     threads = [threading.Thread(target=run.go, name=f"probe-{run.probe.NAME}", daemon=True) for run in runs]
     until = time.monotonic() + seconds

@@ -23,7 +23,11 @@ FACTS = (
 SECONDS = 15
 """nvidia-smi takes 0.1 s on a machine with one card, some seconds where eight wake up first."""
 
-_WINDOWS_PLACE = "C:\\Program Files\\NVIDIA Corporation\\NVSMI\\nvidia-smi.exe"
+# Drivers since 2020 lay it into System32, older ones into a folder that is not on PATH.
+_WINDOWS_PLACES = (
+    "C:\\Windows\\System32\\nvidia-smi.exe",
+    "C:\\Program Files\\NVIDIA Corporation\\NVSMI\\nvidia-smi.exe",
+)
 
 
 def probe(machine: Machine) -> Iterator[Claim | Transcript]:
@@ -61,7 +65,7 @@ def _program(machine: Machine) -> str:
     """Its name if PATH finds it, else the first of the usual places: services and sudo come with a short PATH."""
     if machine.which("nvidia-smi"):
         return "nvidia-smi"
-    places = (_WINDOWS_PLACE,) if machine.platform == "win32" else SMI_PLACES if machine.kind == "live" else ()
+    places = _WINDOWS_PLACES if machine.platform == "win32" else SMI_PLACES if machine.kind == "live" else ()
     return next((place for place in places if machine.stat(place).ok), "nvidia-smi")
 
 

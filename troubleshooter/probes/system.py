@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ..machine import Machine
 from ..model import Claim, Source, absent, present, unknown
 from ..outputs.os_release import read_os_release
+from ..text import clean
 
 NAME = "system"
 FACTS = (
@@ -104,13 +105,7 @@ def _macos(machine: Machine) -> Iterator[Claim]:
 def _windows(machine: Machine) -> Iterator[Claim]:
     yield present("os.family", "windows", _HERE)
     yield present("os.distribution", "windows", _HERE)
-    answer = machine.run(["cmd", "/d", "/c", "ver"], 5)
-    # Only the figure is the same in every language: Microsoft Windows [Version 10.0.22631.3447]
-    if found := re.search(r"(\d+\.\d+\.(\d+)(?:\.\d+)?)", answer.text):
-        name = "Windows 11" if int(found[2]) >= _WINDOWS_11_BUILD else "Windows"
-        yield present("os.release", f"{name} ({found[1]})", answer.source)
-        yield present("os.distribution_version", found[1], answer.source)
-        yield present("os.kernel", found[1], answer.source)
+    yield from _windows_version(machine)
     variables = {name.upper(): value for name, value in machine.environ.items()}
     if kind := variables.get("PROCESSOR_ARCHITEW6432") or variables.get("PROCESSOR_ARCHITECTURE"):
         yield present("os.architecture", kind, Source("probe", "environment", "PROCESSOR_ARCHITECTURE"))
@@ -118,3 +113,26 @@ def _windows(machine: Machine) -> Iterator[Claim]:
         yield unknown("os.architecture", "PROCESSOR_ARCHITECTURE is not set", _HERE)
     for fact in ("os.glibc", "wsl.version"):
         yield absent(fact, _HERE, "this is Windows")
+
+
+def _windows_version(machine: Machine) -> Iterator[Claim]:
+    """Windows 11 Pro 23H2 (10.0.22631.3447)."""
+    key = machine.registry("HKLM\\SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion")
+    name, build, source = key.text("ProductName"), key.text("CurrentBuildNumber"), key.source
+    if re.fullmatch(r"\d+", build):
+        head = [key.text(f"Current{part}VersionNumber") for part in ("Major", "Minor")]
+        version = ".".join(filter(None, (*(head if all(head) else ["10", "0"]), build, key.text("UBR"))))
+        name = " ".join(filter(None, (name or "Windows", key.text("DisplayVersion"))))
+    else:
+        answer = machine.run(["cmd", "/d", "/c", "ver"], 5)
+        # Only the figure is the same in every language: Microsoft Windows [Version 10.0.22631.3447]
+        found = re.search(r"(\d+\.\d+\.(\d+)(?:\.\d+)?)", answer.text)
+        if not found:
+            return
+        name, version, build, source = "Windows", found[1], found[2], answer.source
+    if int(build) >= _WINDOWS_11_BUILD:
+        # Windows 11 goes on calling itself 10 there; a server names its year.
+        name = re.sub(r"^(?:Microsoft )?Windows(?: 10)?(?= (?!Server)|$)", "Windows 11", name)
+    yield present("os.release", f"{clean(name)} ({version})", source)
+    yield present("os.distribution_version", version, source)
+    yield present("os.kernel", version, source)
