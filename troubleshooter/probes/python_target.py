@@ -80,6 +80,9 @@ Said = Iterator[Claim | Transcript]
 
 # --- which Python
 
+_PORTABLE = ("python_embeded", "python_embedded", "python", "system\\python")
+"""Where portable programs keep their Python; the first is how ComfyUI spells it."""
+
 
 def find_target(machine: Machine, python: str = "") -> str:
     """The interpreter to look at: `python`, else the active environment's, else the first on PATH; "" if none.
@@ -95,8 +98,31 @@ def find_target(machine: Machine, python: str = "") -> str:
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if folder := machine.environ.get(variable):
             candidates += [path for path in interpreters_in(folder) if os.path.isfile(path)][:1]
+    candidates += _portable() if machine.platform == "win32" else []
     candidates += [path for name in ("python", "python3", "py") if (path := machine.which(name))]
-    return next((path for path in candidates if _is_python(machine, path)), "")
+    found = next((path for path in candidates if _is_python(machine, path)), "")
+    return _behind(machine, found) if machine.platform == "win32" else found
+
+
+def _portable() -> list[str]:
+    """The interpreter of a portable program (ComfyUI and others) whose folder, or a folder in it, we stand in."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        return []
+    folders = [os.path.join(top, name) for top in (here, os.path.dirname(here)) for name in _PORTABLE]
+    return [path for folder in folders if os.path.isfile(path := os.path.join(folder, "python.exe"))]
+
+
+def _behind(machine: Machine, path: str) -> str:
+    """The interpreter that the launcher `py`, or a batch file of pyenv, starts: theirs is not the one to install with,
+    and a batch file does not pass arguments on as they are.
+    """
+    if not path or (path.lower().endswith(".exe") and os.path.basename(path).lower() not in ("py.exe", "pyw.exe")):
+        return path
+    answer = machine.run([path, "-c", "import sys;print(sys.executable)"], 20, english=False, here=True)
+    told = answer.text.strip().splitlines()[-1:] or [""]
+    return told[0] if answer.ok and os.path.isfile(told[0]) else path
 
 
 def _given(machine: Machine, python: str) -> str:
@@ -202,7 +228,10 @@ def _no_target(machine: Machine) -> Said:
         reason = "the Python of another machine cannot be run here"
     source = Source("target", "target")
     for name in FACTS:
-        yield unknown(name, reason, source)
+        if name == "python.path" and machine.kind == "live":
+            yield absent(name, source, reason)
+        else:
+            yield unknown(name, reason, source)
 
 
 # --- what the inspection says

@@ -130,9 +130,10 @@ def _windows_version(machine: Machine) -> Iterator[Claim]:
         if not found:
             return
         name, version, build, source = "Windows", found[1], found[2], answer.source
-    if int(build) >= _WINDOWS_11_BUILD:
-        # Windows 11 goes on calling itself 10 there; a server names its year.
-        name = re.sub(r"^(?:Microsoft )?Windows(?: 10)?(?= (?!Server)|$)", "Windows 11", name)
+    name = name.removeprefix("Microsoft ")
+    if int(build) >= _WINDOWS_11_BUILD and "Server" not in name:
+        # Windows 11 goes on calling itself 10 there.
+        name = re.sub(r"^Windows(?: 1[01])?\b", "Windows 11", name)
     yield present("os.release", f"{clean(name)} ({version})", source)
     yield present("os.distribution_version", version, source)
     yield present("os.kernel", version, source)
