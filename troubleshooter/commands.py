@@ -444,10 +444,8 @@ class _Group:
     def work(self) -> _Work | None:
         """None where this system does not tell."""
         if sys.platform == "win32":
-            from .windows_job import seconds_of
-
-            seconds, faults, read = (self._job.work() if self._job else None) or (0.0, 0, 0)
-            return _Work(max(seconds, seconds_of(self._process)), faults, read)
+            figures = self._job.work() if self._job else None
+            return _Work(*figures) if figures else None
         if sys.platform == "linux":
             members = _members(self._process.pid)
             cpu, faults = (sum(member[part] for member in members) for part in (1, 2))

@@ -54,15 +54,6 @@ if sys.platform == "win32":
             ("other_bytes", ctypes.c_uint64),
         )
 
-    def seconds_of(process: "subprocess.Popen[bytes]") -> float:
-        """Processor time of the one process, for where no job counts: inside an older job, and under wine."""
-        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
-        times = [wintypes.FILETIME() for _ in range(4)]
-        kernel.GetProcessTimes.argtypes = (wintypes.HANDLE, *(ctypes.POINTER(wintypes.FILETIME),) * 4)
-        if not kernel.GetProcessTimes(int(process._handle), *map(ctypes.byref, times)):  # type: ignore[attr-defined]
-            return 0.0
-        return sum(one.dwHighDateTime * 2**32 + one.dwLowDateTime for one in times[2:]) / 1e7
-
     class Job:
         """Closing the handle, also by our own death, ends what is left in it."""
 
