@@ -314,7 +314,13 @@ def test_a_dll_that_lacks_another_is_named_with_the_number_of_the_error(wine: Wi
 @needs_mingw
 def test_a_dll_that_crashes_takes_the_target_with_it_and_not_us(wine: Wine, tmp_path: Path) -> None:
     python = wine.python("3.13", tmp_path / "portable")
-    library = lay_torch(python, "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'lib', 'c10.dll')).crash()\n") / "lib"
+    library = (
+        lay_torch(
+            python,
+            "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'lib', 'c10.dll')).crash()\n",
+        )
+        / "lib"
+    )
     # ctypes turns an access violation into an exception, but not a stop that no handler may see.
     source = "#include <windows.h>\n__declspec(dllexport) void crash(void) { TerminateProcess(GetCurrentProcess(), 0xC0000005); }\n"
     build(library, "c10.dll", source)

@@ -447,13 +447,14 @@ def test_the_active_environment_comes_before_path(tmp_path, monkeypatch):
 
 
 @posix
-def test_without_any_python_every_fact_is_unknown_with_the_reason(tmp_path, monkeypatch):
+def test_without_any_python_it_is_absent_and_all_else_unknown_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     machine = LiveMachine()
     assert find_target(machine) == ""
     said = probe_target(machine, "")
     assert {one.name for one in said} == set(FACTS)
-    assert all(one.state == "unknown" and one.reason for one in said)
+    assert {one.name: one.state for one in said if one.state != "unknown"} == {"python.path": "absent"}
+    assert all(one.reason for one in said)
 
 
 def test_a_machine_kept_as_a_folder_runs_only_a_named_python_with_its_variables(tmp_path):

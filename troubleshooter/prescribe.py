@@ -156,4 +156,5 @@ def quoted(argv: tuple[str, ...], shell: str) -> str:
 def _powershell(text: str, always: bool = False) -> str:
     if not always and re.fullmatch(r"[A-Za-z0-9_.:/\\=+~-]+", text):
         return text
-    return "'" + text.replace("'", "''") + "'"
+    # Typographic single quotes end a literal as the straight one does; a doubled one is the character itself.
+    return "'" + re.sub("(['\u2018\u2019\u201a\u201b])", r"\1\1", text) + "'"

@@ -27,11 +27,11 @@ QUERY = (
     "$ErrorActionPreference = 'SilentlyContinue'; "
     "[Console]::OutputEncoding = [Text.Encoding]::UTF8; "
     "$video = Get-CimInstance Win32_VideoController | "
-    "Select-Object Name,AdapterCompatibility,DriverVersion,PNPDeviceID,ConfigManagerErrorCode; "
+    "Select-Object 'Name','AdapterCompatibility','DriverVersion','PNPDeviceID','ConfigManagerErrorCode'; "
     "$pci = Get-CimInstance Win32_PnPEntity -Filter 'PNPDeviceID LIKE ''PCI\\\\VEN_10DE%''' | "
-    "Select-Object Name,PNPDeviceID,CompatibleID,ConfigManagerErrorCode; "
+    "Select-Object 'Name','PNPDeviceID','CompatibleID','ConfigManagerErrorCode'; "
     "$os = Get-CimInstance Win32_OperatingSystem | "
-    "Select-Object TotalVirtualMemorySize,FreeVirtualMemory,SizeStoredInPagingFiles; "
+    "Select-Object 'TotalVirtualMemorySize','FreeVirtualMemory','SizeStoredInPagingFiles'; "
     "@{video = @($video); pci = @($pci); os = $os} | ConvertTo-Json -Depth 4 -Compress"
 )
 ARGUMENTS = ("-NoProfile", "-NonInteractive", "-Command", QUERY)
