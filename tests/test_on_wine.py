@@ -215,6 +215,34 @@ def test_the_interpreter_behind_a_launcher_or_batch_file_is_found(wine: Wine, tm
     assert found_by(wine, tmp_path, {"WINEPATH": path_of(shims)}) == path_of(real).lower()
 
 
+LAUNCHER = """
+#include <stdio.h>
+#include <string.h>
+#include <windows.h>
+int main(void) {
+  char line[8000];
+  const char *rest = GetCommandLineA();
+  DWORD code = 1;
+  STARTUPINFOA start = {sizeof start};
+  PROCESS_INFORMATION child;
+  rest += *rest == '"' ? strcspn(rest + 1, "\\"") + 2 : strcspn(rest, " ");
+  snprintf(line, sizeof line, "\\"%s\\"%s", REAL, rest);
+  if (!CreateProcessA(NULL, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &child)) return 103;
+  WaitForSingleObject(child.hProcess, INFINITE);
+  GetExitCodeProcess(child.hProcess, &code);
+  return code;
+}
+"""
+
+
+@needs_mingw
+def test_the_interpreter_behind_py_is_found(wine: Wine, tmp_path: Path) -> None:
+    real = wine.python("3.9", tmp_path / "real")
+    text = path_of(real).replace("\\", "\\\\")
+    build(tmp_path / "Windows", "py.exe", f'#define REAL "{text}"\n{LAUNCHER}')
+    assert found_by(wine, tmp_path, {"WINEPATH": path_of(tmp_path / "Windows")}) == path_of(real).lower()
+
+
 STUB = """
 #include <stdio.h>
 int main(void) {
@@ -245,7 +273,8 @@ def test_a_bare_windows_is_looked_at_without_a_fault(wine: Wine, tmp_path: Path)
     assert told["windows.code_page"] == 1252
     assert told["driver.installed"] is False
     assert [fact for fact in report["unknown"] if "the probe broke" in fact["reason"]] == []
-    assert report["verdict"] == "inconclusive"
+    # A Windows without nvidia-smi has probably no NVIDIA GPU; nothing else may be blamed.
+    assert {one["id"] for one in report["diagnoses"] if one["confidence"] >= 0.5} <= {"no-nvidia-gpu"}
 
 
 @needs_mingw

