@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from fake_torch import attributes, install, version_file
-from wine import VERSIONS, Wine, build, needs_mingw, path_of
+from wine import VERSIONS, Wine, build, lay_driver, needs_mingw, path_of
+
+from troubleshooter.probes import PROBES
 
 pytestmark = [
     pytest.mark.wine,
@@ -288,11 +290,12 @@ def test_a_healthy_windows_is_healthy(wine: Wine, tmp_path: Path) -> None:
         ("MatchingDeviceId", "REG_SZ", "pci\\ven_10de&dev_2204"),
     ):
         wine.add_to_registry(DISPLAY_CLASS, name, kind, value)
-    nvcuda = build(wine.system32, "nvcuda.dll", GREET, version="32.0.15.6094")
+    libraries = lay_driver(wine.system32)
     try:
         report = wine.diagnose("--python", str(python), cwd=tmp_path)
     finally:
-        nvcuda.unlink()
+        for library in libraries:
+            library.unlink()
         wine.run(["reg", "delete", DISPLAY_CLASS, "/f"])
     told = values(report)
     assert told["driver.version"] == told["driver.library_version"] == "560.94"
@@ -301,6 +304,23 @@ def test_a_healthy_windows_is_healthy(wine: Wine, tmp_path: Path) -> None:
     assert [(one["test"], one["outcome"]) for one in report["tests"]][0] == ("torch.init", "passed")
     assert [(one["id"], one["confidence"]) for one in report["diagnoses"] if one["confidence"] >= 0.5] == []
     assert report["verdict"] == "healthy"
+
+
+@needs_mingw
+@pytest.mark.skipif("libcuda" not in {probe.NAME for probe in PROBES}, reason="no probe asks the driver's libraries")
+def test_the_drivers_libraries_are_asked_in_processes_of_their_own(wine: Wine, tmp_path: Path) -> None:
+    libraries = lay_driver(wine.system32)
+    try:
+        well = values(wine.diagnose("--no-confirm", cwd=tmp_path))
+        ill = values(wine.diagnose("--no-confirm", cwd=tmp_path, env={"FAKE_CUINIT": "100"}))
+    finally:
+        for library in libraries:
+            library.unlink()
+    assert (well["libcuda.ending"], well["cuda.init_code"], well["driver.version"]) == ("ok", 0, "560.94")
+    assert (well["gpu.name"], well["gpu.capability"]) == ("NVIDIA GeForce RTX 3090", "8.6")
+    assert (ill["libcuda.ending"], ill["cuda.init_code"]) == ("failed", 100)
+    bare = values(wine.diagnose("--no-confirm", cwd=tmp_path))
+    assert bare["libcuda.ending"] == "not-loaded"
 
 
 def test_a_cpu_build_is_named(wine: Wine, tmp_path: Path) -> None:

