@@ -46,7 +46,7 @@ def test_an_article_is_complete(article) -> None:
 def test_every_fact_that_a_probe_promises_is_in_the_catalogue(knowledge: Knowledge) -> None:
     from troubleshooter import probes
 
-    for probe in (*probes.PROBES, *probes.WINDOWS_PROBES):
+    for probe in probes.PROBES:
         for name in probe.FACTS:
             assert name in knowledge.facts, f"{probe.NAME} promises {name}"
 
