@@ -80,8 +80,9 @@ Said = Iterator[Claim | Transcript]
 
 # --- which Python
 
-_PORTABLE = ("python_embeded", "python_embedded", "python", "system\\python")
-"""Where portable programs keep their Python; the first is how ComfyUI spells it."""
+_PORTABLE = ("python_embeded", "python_embedded")
+"""Where portable programs keep their Python; the first is how ComfyUI spells it. Names that any download may have, such
+as `python`, are left out: what is found here is run."""
 
 
 def find_target(machine: Machine, python: str = "") -> str:
