@@ -12,15 +12,16 @@ PACKAGE = Path(__file__).parent.parent / "troubleshooter"
 
 LAYERS = [
     ["model", "text", "credentials"],
-    ["errors", "versions"],
+    ["errors", "versions", "privacy"],
     ["windows_job", "windows_system", "outputs"],
     ["commands"],
     ["machine"],
-    ["recording", "interpreter", "settle"],
+    ["interpreter", "settle"],
+    ["recording"],
     ["probes", "paste", "derive", "engine", "confirm", "apply"],
     ["examples", "rank", "knowledge"],
-    ["prescribe", "ask"],
-    ["pipeline", "report"],
+    ["prescribe", "ask", "proof"],
+    ["pipeline", "report", "state", "collector"],
     ["cli"],
     ["__main__"],
 ]

@@ -3,16 +3,22 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
-from .errors import TroubleshooterError, UsageError
+from .errors import TroubleshooterError, UsageError, did_you_mean
 from .model import Knowledge, Report, Request
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .privacy import Identity
+    from .report.text import Line
 
 EXIT_CODES = {"healthy": 0, "problem": 1, "inconclusive": 3}
 USAGE, INTERNAL, INTERRUPTED = 2, 4, 130
 
+_REPORTED = 0.5
 _LARGEST_TEXT = 256 * 1024 * 1024
 
 
@@ -57,16 +63,10 @@ def parser(only: str = "") -> argparse.ArgumentParser:
 
 
 def _add_check(check: argparse.ArgumentParser) -> None:
-    check.add_argument(
-        "--python", default="", metavar="PATH", help="the Python (or its environment's folder) to look at"
-    )
-    check.add_argument("--root", metavar="DIR", help="look at the machine kept in this folder instead of this one")
+    _machine(check)
     check.add_argument("--log", action="append", default=[], metavar="FILE", help="an error log that belongs to it")
-    tests = check.add_mutually_exclusive_group()
-    tests.add_argument("--no-confirm", dest="confirm", action="store_const", const="no", help="run no tests")
-    tests.add_argument("--quick", dest="confirm", action="store_const", const="quick", help="short tests (the default)")
-    tests.add_argument("--full", dest="confirm", action="store_const", const="full", help="longer tests")
-    check.set_defaults(confirm="quick", do=_check)
+    _tests(check)
+    check.set_defaults(do=_check)
     _common(check)
 
 
@@ -74,6 +74,41 @@ def _add_log(log: argparse.ArgumentParser) -> None:
     log.add_argument("files", nargs="*", metavar="FILE", help="files; - or none is standard input")
     log.set_defaults(do=_log)
     _common(log)
+
+
+def _add_snapshot(snapshot: argparse.ArgumentParser) -> None:
+    snapshot.add_argument("-o", "--output", required=True, metavar="FILE", help="the file; - is standard output")
+    _machine(snapshot)
+    _tests(snapshot)
+    snapshot.set_defaults(do=_snapshot)
+    _knowledge_options(snapshot)
+
+
+def _add_explain(explain: argparse.ArgumentParser) -> None:
+    explain.add_argument("id", metavar="ID")
+    explain.set_defaults(do=_explain)
+    explain.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
+    _form(explain)
+
+
+def _add_why(why: argparse.ArgumentParser) -> None:
+    why.add_argument("id", metavar="ID", help="of a diagnosis, or finding.NAME, note.NAME")
+    of = why.add_mutually_exclusive_group()
+    of.add_argument("--report", metavar="FILE", help="a report in JSON; without it the last one")
+    of.add_argument("--snapshot", metavar="FILE", help="a recording of a machine")
+    why.add_argument("--log", action="append", default=[], metavar="FILE", help="an error log")
+    why.set_defaults(do=_why)
+    _common(why)
+
+
+def _add_collector(collector: argparse.ArgumentParser) -> None:
+    collector.add_argument("-o", "--output", default="-", metavar="FILE", help="the file; - is standard output")
+    collector.set_defaults(do=_collector)
+
+
+def _add_completion(completion: argparse.ArgumentParser) -> None:
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    completion.set_defaults(do=_completion)
 
 
 def _add_rules(rules: argparse.ArgumentParser) -> None:
@@ -84,19 +119,52 @@ def _add_rules(rules: argparse.ArgumentParser) -> None:
     rules_check.set_defaults(do=_rules_check)
 
 
+def _machine(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--python", default="", metavar="PATH", help="the Python (or its environment's folder) to look at"
+    )
+    instead = command.add_mutually_exclusive_group()
+    instead.add_argument("--root", metavar="DIR", help="look at the machine kept in this folder instead of this one")
+    instead.add_argument("--snapshot", metavar="FILE", help="look at a recorded machine instead; - is standard input")
+
+
+def _tests(command: argparse.ArgumentParser) -> None:
+    tests = command.add_mutually_exclusive_group()
+    tests.add_argument("--no-confirm", dest="confirm", action="store_const", const="no", help="run no tests")
+    tests.add_argument("--quick", dest="confirm", action="store_const", const="quick", help="short tests (the default)")
+    tests.add_argument("--full", dest="confirm", action="store_const", const="full", help="longer tests")
+    command.set_defaults(confirm="quick")
+
+
 def _common(command: argparse.ArgumentParser) -> None:
+    _knowledge_options(command)
+    _form(command)
+    command.add_argument(
+        "--share", action="store_true", help="replace names, addresses and secrets (markdown always does)"
+    )
+
+
+def _knowledge_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="hints", help="state a fact by hand"
     )
     command.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
     command.add_argument("--engine", choices=("auto", "durable", "python"), default="auto", help="the rule engine")
-    command.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def _form(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--format", choices=("text", "json", "markdown"), default="text")
     command.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the report")
 
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "check": ("look at this machine and at the Python that runs torch (the default)", _add_check),
     "log": ("name the cause from a pasted error text alone", _add_log),
+    "snapshot": ("write all answers of this machine to a file, without names and secrets", _add_snapshot),
+    "explain": ("all that is known of a diagnosis", _add_explain),
+    "why": ("the whole proof of a diagnosis: facts, sources, rules, tables", _add_why),
+    "collector": ("write one Python file (3.6 and later) that collects answers on hosts without us", _add_collector),
+    "completion": ("print what makes a shell complete our commands", _add_completion),
     "rules": ("rules of your own", _add_rules),
 }
 
@@ -131,27 +199,209 @@ def _run(words: list[str]) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from .machine import LiveMachine, RootMachine
     from .pipeline import check
 
-    request = Request(
-        texts=_texts(options.log) if options.log else (),
-        python=options.python,
-        hints=_hints(options.hints),
-        engine=options.engine,
-        confirm=options.confirm,
-    )
-    machine = RootMachine(options.root) if options.root else LiveMachine()
+    request = _request(options, _texts(options.log) if options.log else ())
+    machine = _machine_of(options)
     return _print(check(request, _knowledge(options.rules), machine, _progress()), options)
 
 
 def _log(options: argparse.Namespace) -> int:
-    from .pipeline import diagnose_text
+    return _print(_read_texts(options, _texts(options.files or ["-"])), options)
 
-    request = Request(
-        texts=_texts(options.files or ["-"]), hints=_hints(options.hints), engine=options.engine, look_at_machine=False
+
+def _read_texts(options: argparse.Namespace, texts: Sequence[tuple[str, bytes]]) -> Report:
+    """The report on texts; one that the collector or `snapshot` has written is a machine of its own."""
+    from .pipeline import check, diagnose_text
+    from .recording import RecordedMachine, looks_like_recording, read_recording
+
+    knowledge = _knowledge(options.rules)
+    recorded = [one for one in texts if looks_like_recording(one[1])]
+    if not recorded:
+        return diagnose_text(_request(options, texts)._replace(look_at_machine=False), knowledge)
+    if len(recorded) > 1:
+        raise UsageError("more than one of the texts is a recording", "each is a machine of its own: one at a time")
+    (name, data), rest = recorded[0], [one for one in texts if not looks_like_recording(one[1])]
+    machine = RecordedMachine(read_recording(data, name), name)
+    return check(_request(options, rest)._replace(confirm="no"), knowledge, machine)
+
+
+def _request(options: argparse.Namespace, texts: Sequence[tuple[str, bytes]]) -> Request:
+    return Request(
+        texts=tuple(texts),
+        python=getattr(options, "python", ""),
+        hints=_hints(options.hints),
+        engine=options.engine,
+        confirm=getattr(options, "confirm", "no"),
     )
-    return _print(diagnose_text(request, _knowledge(options.rules)), options)
+
+
+def _machine_of(options: argparse.Namespace) -> "Machine":
+    if options.snapshot:
+        from .recording import RecordedMachine, read_recording
+
+        ((name, data),) = _texts([options.snapshot])
+        return RecordedMachine(read_recording(data, name), name)
+    from .machine import LiveMachine, RootMachine
+
+    return RootMachine(options.root) if options.root else LiveMachine()
+
+
+def _snapshot(options: argparse.Namespace) -> int:
+    """Write what this machine answers; the verdict out of the neutral recording is compared with the true one."""
+    import json
+
+    from .pipeline import check, record
+    from .privacy import redact_recording, replaced_in_words
+    from .recording import RecordedMachine, read_recording
+
+    knowledge = _knowledge(options.rules)
+    variables = [name.removeprefix("env.") for name in knowledge.facts if name.startswith("env.")]
+    recording: Mapping[str, object]
+    if options.snapshot:
+        ((name, data),) = _texts([options.snapshot])
+        recording = read_recording(data, name)
+        report = check(_request(options, ()), knowledge, RecordedMachine(recording, name))
+    else:
+        recording, report = record(_request(options, ()), knowledge, _machine_of(options), variables, _progress())
+    neutral, counts = redact_recording(recording, variables, _identity())
+    data = (json.dumps(neutral, indent=1) + "\n").encode("ascii")
+    _write(options.output, data)
+    again = check(_request(options, ())._replace(python="", confirm="no"), knowledge, RecordedMachine(neutral))
+    named = [[one.id for one in each.diagnoses if one.confidence >= _REPORTED] for each in (report, again)]
+    print(f"Made neutral: {replaced_in_words(counts)}.", file=sys.stderr)
+    if (report.verdict, named[0]) == (again.verdict, named[1]):
+        print(f"Verdict: {report.verdict}. The recording gives the same.", file=sys.stderr)
+    else:
+        shown = [
+            f"{each.verdict} ({', '.join(ids) or 'nothing'})" for each, ids in ((report, named[0]), (again, named[1]))
+        ]
+        print(f"This machine gives {shown[0]}, the recording {shown[1]}.", file=sys.stderr)
+    if options.output != "-":
+        print(f"Written: {options.output}. Look at it: troubleshoot check --snapshot {options.output}", file=sys.stderr)
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from .report.explain import article_lines
+
+    knowledge = _knowledge(options.rules)
+    article = knowledge.articles.get(options.id)
+    if article is None:
+        rule = next((rule for rule in knowledge.rules if rule.id == options.id), None)
+        hint = (
+            f"that is a rule of {rule.diagnosis or rule.head}" if rule else did_you_mean(options.id, knowledge.articles)
+        )
+        raise UsageError(f"there is no diagnosis {options.id!r}", hint)
+    rules = [rule for rule in knowledge.rules if rule.diagnosis == article.id]
+    if options.format == "json":
+        from .report.json_report import article_json
+
+        sys.stdout.write(article_json(article, rules))
+        return 0
+    titles = {name: one.title for name, one in knowledge.articles.items()}
+    _print_lines(article_lines(article, rules, titles, knowledge.actions, options.lang), options.format)
+    return 0
+
+
+def _why(options: argparse.Namespace) -> int:
+
+    from .pipeline import check, think
+    from .proof import names_of, prove
+    from .report.explain import proof_lines
+    from .report.json_report import claims_of_report, proof_json, report_object
+
+    knowledge = _knowledge(options.rules)
+    if options.id not in (known := names_of(knowledge)):
+        raise UsageError(f"nothing is called {options.id!r}", did_you_mean(options.id, known))
+    name = options.report or "the last report"
+    if options.snapshot:
+        machine = _machine_of(argparse.Namespace(snapshot=options.snapshot, root=None))
+        texts = _texts(options.log) if options.log else ()
+        told: object = report_object(check(_request(options, texts), knowledge, machine))
+    elif options.log:
+        told = report_object(_read_texts(options, _texts(options.log)))
+    else:
+        told = _told(options.report)
+    try:
+        claims = tuple(claims_of_report(told if isinstance(told, dict) else {}, knowledge.signatures))
+    except ValueError as error:
+        raise UsageError(f"{name} is no report: {error}", "give one that --format json has written") from error
+    thought = think(claims, knowledge, options.engine)
+    proofs = prove(options.id, thought.inference, thought.facts, thought.diagnoses, knowledge)
+    if options.share or options.format == "markdown":
+        from .privacy import redact
+
+        proofs, _ = redact(proofs, _identity())
+    if options.format == "json":
+        sys.stdout.write(proof_json(options.id, proofs))
+    elif proofs:
+        _print_lines(proof_lines(proofs, options.lang), options.format)
+    else:
+        others = ", ".join(one.id for one in thought.diagnoses) or "nothing"
+        print(f"{options.id} was not concluded in {name if not options.log else 'this text'}; what was: {others}.")
+    return 0 if proofs else 1
+
+
+def _told(path: str | None) -> object:
+    """The JSON value of a report: of a file, or of the last one that was printed."""
+    import json
+
+    from .state import last_report
+
+    if path:
+        ((name, data),) = _texts([path])
+    else:
+        name, data = "the last report", last_report() or b""
+        if not data:
+            raise UsageError("there is no last report", "run troubleshoot first, or give --log, --snapshot or --report")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name} is not JSON: {error}") from error
+
+
+def _collector(options: argparse.Namespace) -> int:
+    from .collector import collector_source
+
+    _write(options.output, collector_source().encode("ascii"))
+    if options.output != "-":
+        print(
+            f"Written: {options.output}. Run it there: python3 {os.path.basename(options.output)} -o answers.json",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _completion(options: argparse.Namespace) -> int:
+    try:
+        import shtab
+    except ImportError:
+        hint = "pip install 'gpu-troubleshooter[completion]'"
+        raise UsageError("completion needs the package shtab, which is not installed", hint) from None
+    sys.stdout.write(shtab.complete(parser(), options.shell) + "\n")
+    return 0
+
+
+def _write(path: str, data: bytes) -> None:
+    if path == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _identity() -> "Identity":
+    """Who and where we are: known words, to be replaced wherever they stand in what is shared."""
+    import platform
+
+    from .privacy import identity_of
+
+    return identity_of({**os.environ, "HOME": os.path.expanduser("~")}, [platform.node()])
 
 
 def _rules_check(options: argparse.Namespace) -> int:
@@ -220,20 +470,42 @@ def _progress() -> Callable[[str], None] | None:
 
 
 def _print(report: Report, options: argparse.Namespace) -> int:
-    if options.format == "json":
-        from .report.json_report import report_json
+    from .report.json_report import report_json
 
-        sys.stdout.write(report_json(report))
+    whole = report_json(report)
+    replaced = ""
+    if options.share or options.format == "markdown":
+        from .privacy import redact, replaced_in_words
+
+        report, counts = redact(report, _identity())
+        replaced = replaced_in_words(counts)
+    if options.format == "json":
+        sys.stdout.write(report_json(report) if replaced else whole)
+    elif options.format == "markdown":
+        from .report.markdown import report_markdown
+
+        _write_text(report_markdown(report, options.lang, replaced))
     else:
-        _print_text(report, options.lang)
+        from .report.text import report_lines
+
+        _print_lines(report_lines(report, options.lang), "text")
     sys.stdout.flush()
+    if options.share and options.format != "markdown":
+        print(f"Made neutral: {replaced}.", file=sys.stderr)
+    from .state import keep_last_report
+
+    keep_last_report(whole)
     return EXIT_CODES[report.verdict]
 
 
-def _print_text(report: Report, language: str) -> None:
-    from .report.text import plain, report_lines
+def _print_lines(lines: "Iterator[Line]", form: str) -> None:
+    from .report.text import plain
 
-    lines = report_lines(report, language)
+    if form == "markdown":
+        from .report.markdown import lines_markdown
+
+        _write_text(lines_markdown(lines))
+        return
     if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR"):
         from .report.terminal import print_terminal
 
@@ -242,7 +514,13 @@ def _print_text(report: Report, language: str) -> None:
     width = 100
     if sys.stdout.isatty():
         width = os.get_terminal_size(sys.stdout.fileno()).columns
-    sys.stdout.write(plain(lines, width, sys.stdout.encoding or "ascii"))
+    _write_text(plain(lines, width, sys.stdout.encoding or "ascii"))
+
+
+def _write_text(text: str) -> None:
+    """With whatever the terminal cannot show replaced."""
+    encoding = sys.stdout.encoding or "ascii"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
 def _complain(error: TroubleshooterError, as_json: bool) -> None:
@@ -258,15 +536,15 @@ def _complain(error: TroubleshooterError, as_json: bool) -> None:
 
 
 def _internal_error() -> None:
-    """What a person can send to the authors: the traceback without their home folder and name."""
+    """What a person can send to the authors: the traceback, made neutral."""
     import traceback
 
-    text = traceback.format_exc()
-    home = os.path.expanduser("~")
-    if len(home) > 1:
-        text = text.replace(home, "~")
+    from .privacy import redact, replaced_in_words
+
+    text, counts = redact(traceback.format_exc(), _identity())
     print(
         f"troubleshoot {__version__} failed, and that is its own fault, not your machine's.\n"
-        f"The text below holds no names or addresses that it knows of; send it to the authors as it is.\n\n{text}",
+        f"Names, addresses and secrets are replaced in the text below ({replaced_in_words(counts)}); "
+        f"read it, and send it to the authors as it is.\n\n{text}",
         file=sys.stderr,
     )

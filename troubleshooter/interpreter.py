@@ -10,13 +10,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .machine import Machine
+from .machine import Answer, Machine
 
 SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "target")
 _MOST_EVENTS = 5000
 # With -c, and not with the path of a script, the working folder comes first in the target's sys.path, as it does for
 # the user, and our own folder is not in it.
-_START = "import sys; exec(compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec'))"
+START = "import sys; exec(compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec'))"
 
 Event = Mapping[str, Any]
 """One line of the script: `event` is started, before, after, broken or end; the rest depends on it."""
@@ -82,17 +82,11 @@ def run_script(
     events: list[Event] = []
 
     def hear(line: str) -> None:
-        _, found, data = line.partition(nonce + " ")
-        if found and len(events) < _MOST_EVENTS:
-            try:
-                event = json.loads(data, parse_constant=str)
-            except (ValueError, RecursionError):
-                return
-            if isinstance(event, dict):
-                events.append(_tidy(event))
+        if len(events) < _MOST_EVENTS and (event := _event(line, nonce)) is not None:
+            events.append(event)
 
     answer = machine.run(
-        [python, "-c", _START, os.path.join(SCRIPTS, "channel.py"), nonce, os.path.join(SCRIPTS, script), *arguments],
+        [python, "-c", START, os.path.join(SCRIPTS, "channel.py"), nonce, os.path.join(SCRIPTS, script), *arguments],
         seconds,
         # macOS: the launcher of a framework build leaves it, and a child would take our venv for its own.
         env={"__PYVENV_LAUNCHER__": None, **(env or {})},
@@ -102,13 +96,47 @@ def run_script(
         alive_limit=alive_limit,
         here=True,
     )
+    return _script_run(answer, nonce, script, events)
+
+
+def script_of(answer: Answer) -> ScriptRun | None:
+    """The run that an answer to `run_script` holds, or None if the answer is another program's."""
+    argv = answer.argv
+    if len(argv) < len(("python", "-c", START, "channel", "nonce", "script")) or argv[2] != START:
+        return None
+    nonce, script = argv[4], os.path.basename(argv[5])
+    events = [event for line in answer.text.splitlines() if (event := _event(line, nonce)) is not None]
+    return _script_run(answer, nonce, script, events[:_MOST_EVENTS])
+
+
+def _event(line: str, nonce: str) -> Event | None:
+    _, found, data = line.partition(nonce + " ")
+    if not found:
+        return None
+    try:
+        event = json.loads(data, parse_constant=str)
+    except (ValueError, RecursionError):
+        return None
+    return _tidy(event) if isinstance(event, dict) else None
+
+
+def _script_run(answer: Answer, nonce: str, script: str, heard: Sequence[Event]) -> ScriptRun:
+    events = list(heard)
     if not any(event.get("event") == "end" for event in events):
         # The script could not have a descriptor of its own and reported on stderr.
-        for line in answer.errors.splitlines():
-            hear(line)
+        events += [event for line in answer.errors.splitlines() if (event := _event(line, nonce)) is not None]
     errors = "\n".join(line for line in answer.errors.splitlines() if nonce not in line)
-    ending, signal = answer.ending, answer.signal
-    return ScriptRun(python, script, ending, answer.code, signal, tuple(events), errors, answer.seconds, answer.reason)
+    return ScriptRun(
+        answer.argv[0],
+        script,
+        answer.ending,
+        answer.code,
+        answer.signal,
+        tuple(events[:_MOST_EVENTS]),
+        errors,
+        answer.seconds,
+        answer.reason,
+    )
 
 
 def recorded_run(record: Mapping[str, Any]) -> ScriptRun:

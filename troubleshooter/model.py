@@ -425,6 +425,46 @@ class TestResult(NamedTuple):
     reason: str = ""
 
 
+class Ground(NamedTuple):
+    """What met a condition of a rule. `kind`: fact, finding, or absence (nothing concludes `name`)."""
+
+    kind: str
+    name: str
+    subject: str
+    state: str = PRESENT
+    value: Value | None = None
+    sources: tuple[Source, ...] = ()
+    bases: tuple["Ground", ...] = ()
+    """The facts from which a table gave this one."""
+    firings: tuple["Firing", ...] = ()
+    """The rules that concluded a finding."""
+
+
+class Firing(NamedTuple):
+    """One rule that fired, and everything that met its conditions, in their order."""
+
+    rule: str
+    at: Location
+    pack: str
+    because: str
+    strength: str
+    supports: bool
+    counted: bool
+    grounds: tuple[Ground, ...]
+
+
+class Proof(NamedTuple):
+    """Why a diagnosis, finding or note was concluded. `confidence` is None where there is none to speak of."""
+
+    name: str
+    subject: str
+    title: str
+    confidence: float | None
+    base_rate: str
+    explained_by: str
+    firings: tuple[Firing, ...]
+
+
 class Input(NamedTuple):
     """`kind`: machine, recording or text."""
 

@@ -141,7 +141,27 @@ def check(
         Input(machine.kind, machine.name, thought.facts.text("os.family")),
         *(Input("text", name, "") for name, _ in request.texts),
     )
+    if isinstance(machine, RecordedMachine) and not python:
+        python = thought.facts.text("python.path")
     return _report(thought, knowledge, inputs, _target(python, thought.facts), tests, start, remarks)
+
+
+def record(
+    request: Request,
+    knowledge: Knowledge,
+    machine: "Machine",
+    variables: Iterable[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> tuple[dict[str, object], Report]:
+    """The recording of everything that `check` asks, and its report. Of the environment only what may be shown is in
+    it; the rest is as it was, and still has to be made neutral.
+    """
+    from .privacy import KEPT_VARIABLES
+    from .recording import RecordingMachine
+
+    recorder = RecordingMachine(machine)
+    report = check(request, knowledge, recorder, progress)
+    return recorder.recording([*KEPT_VARIABLES, *variables]), report
 
 
 def _observe(machine: "Machine", python: str) -> list[Claim | Transcript]:

@@ -159,6 +159,7 @@ _SCP = re.compile(r"(?<![\w/@])(?P<user>[\w.+-]{1,40})@(?P<host>[\w-]+(?:\.[\w-]
 _PROMPT = re.compile(
     r"(?m)(?:^|[\s(\[])(?P<user>[^\W\d][\w.+-]{0,39})@(?P<host>[\w-]+(?:\.[\w-]+)*)(?=:[~/]|\s[~/]|[\s:][^\s\]]*\][$#%])"
 )
+_BUILT_BY = re.compile(r"\b(?:Linux version \S+|Release Build)\s+\((?P<user>[\w.+-]+)@(?P<host>[\w.-]+)\)")
 _SSH = re.compile(r"\b(?:ssh|scp|sftp|rsync|mosh)\s(?:-\S+\s)*(?:(?P<user>[\w.+-]+)@)(?P<host>[\w.-]+)")
 _EMAIL = re.compile(
     r"(?<![\w.+-])[\w.+-]{1,64}@(?!example\.com\b)(?:[\w-]+\.)+(?!so\b|dll\b|py\b|dylib\b)[^\W\d_]{2,24}\b(?![.\w(])"
@@ -346,7 +347,7 @@ class _Redactor:
             for found in _HOME.finditer(text):
                 self._add(self._users, found["user"])
         if "@" in text:
-            for pattern in (_PROMPT, _SSH):
+            for pattern in (_PROMPT, _SSH, _BUILT_BY):
                 for found in pattern.finditer(text):
                     self._add(self._users, found["user"] or "")
                     self._add_host(found["host"])

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import commands
 from .errors import UsageError
+from .interpreter import script_of
 from .machine import (
     ENGLISH,
     OUTPUT_LIMIT,
@@ -30,18 +31,30 @@ _NOT_SAID = "the recording does not say"
 
 def load_recording(path: str) -> "RecordedMachine":
     """Read a recording file. Raises UsageError if it cannot be read or is none."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise UsageError(f"it cannot be read: {error.strerror}", at=Location(path)) from error
+    return RecordedMachine(read_recording(data, path), name=path)
+
+
+def read_recording(data: bytes, name: str) -> dict[str, object]:
+    """The JSON value of a recording. Raises UsageError if it is none; `name` is for people."""
     import json
 
     try:
-        with open(path, "rb") as file:
-            data = json.loads(file.read())
-    except OSError as error:
-        raise UsageError(f"it cannot be read: {error.strerror}", at=Location(path)) from error
+        found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"it is not JSON: {error}", at=Location(path)) from error
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        raise UsageError(f"it is no recording: its schema is not {SCHEMA}", at=Location(path))
-    return RecordedMachine(data, name=path)
+        raise UsageError(f"it is not JSON: {error}", at=Location(name)) from error
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise UsageError(f"it is no recording: its schema is not {SCHEMA}", at=Location(name))
+    return found
+
+
+def looks_like_recording(data: bytes) -> bool:
+    """Whether a text begins as a recording that a program of ours has written."""
+    return data[:200].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and SCHEMA.encode() in data[:200]
 
 
 class RecordedMachine:
@@ -62,7 +75,7 @@ class RecordedMachine:
         self.name = name
         self.platform = str(data.get("platform", "linux"))
         self.environ: Mapping[str, str] = {key: str(value) for key, value in _mapping(data, "environment").items()}
-        self.target: Mapping[str, Any] = _mapping(data, "target")
+        self.target: Mapping[str, Any] = _runs(_mapping(data, "target"))
         """What the scripts in the target reported: {inspection: run, import: run, tests: [run]}; may be empty."""
         self._files = self._named(_mapping(data, "files"))
         self._links = self._named(_mapping(data, "links"))
@@ -231,11 +244,13 @@ class RecordingMachine:
         self._programs: dict[str, str] = {}
         self._missing: set[str] = set()
         self._answers: dict[tuple[str, ...], Answer] = {}
+        self._scripts: list[Answer] = []
 
     def recording(self, variables: Iterable[str]) -> dict[str, object]:
-        """The answers so far, as `RecordedMachine` takes them. Only the `variables` named are kept of the environment,
-        for it holds people's secrets; texts are as they were.
+        """The answers so far, as `RecordedMachine` takes them. Only the `variables` named (in either case) are kept of
+        the environment, for it holds people's secrets; texts are as they were.
         """
+        kept = {name.upper() for name in variables}
         answers = [
             {key: list(value) if isinstance(value, tuple) else value for key, value in answer._asdict().items()}
             for answer in self._answers.values()
@@ -243,7 +258,7 @@ class RecordingMachine:
         return {
             "schema": SCHEMA,
             "platform": self.platform,
-            "environment": {name: self.environ[name] for name in variables if name in self.environ},
+            "environment": {name: text for name, text in self.environ.items() if name.upper() in kept},
             "files": dict(sorted(self._files.items())),
             "links": dict(sorted(self._links.items())),
             "listings": dict(sorted(self._listings.items())),
@@ -253,7 +268,21 @@ class RecordingMachine:
             "missing": sorted(self._missing),
             "programs": dict(sorted(self._programs.items())),
             "commands": answers,
+            "target": self._target(),
         }
+
+    def _target(self) -> dict[str, object]:
+        """The runs of the scripts of `target/`, under the names that `RecordedMachine.target` has them."""
+        target: dict[str, object] = {}
+        tests: list[object] = []
+        for run in filter(None, map(script_of, self._scripts)):
+            plain = {**run._asdict(), "events": list(run.events)}
+            if run.script == "gpu_tests.py":
+                tests.append(plain)
+            else:
+                stem = run.script.removesuffix(".py")
+                target.setdefault(_RUNS.get(stem, stem), plain)
+        return {**target, "tests": tests} if tests else target
 
     def read(self, path: str, limit_bytes: int = READ_LIMIT) -> Reading:
         reading = self._machine.read(path, limit_bytes)
@@ -337,9 +366,39 @@ class RecordingMachine:
             alive_limit=alive_limit,
             here=here,
         )
-        if answer.ending != "unknown":
+        if here and script_of(answer) is not None:
+            self._scripts.append(answer)
+        elif answer.ending != "unknown" and not (here and argv[1:] == ["--version"]):
             self._answers[tuple(argv)] = answer
         return answer
+
+
+_RUNS = {"inspect_environment": "inspection", "import_torch": "import"}
+
+
+def _runs(target: Mapping[str, object]) -> dict[str, Any]:
+    """The runs of a recording in their right shapes; what is no run is left out."""
+    found: dict[str, Any] = {}
+    for name, value in target.items():
+        if isinstance(value, Mapping):
+            found[name] = _run(value)
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            found[name] = [_run(one) for one in value if isinstance(one, Mapping)]
+    return found
+
+
+def _run(run: Mapping[str, object]) -> dict[str, Any]:
+    tidy: dict[str, Any] = dict(run)
+    for key in ("python", "script", "ending", "signal", "errors", "reason"):
+        if key in tidy:
+            tidy[key] = str(tidy[key] or "")
+    events = tidy.get("events")
+    tidy["events"] = [one for one in events if isinstance(one, Mapping)] if isinstance(events, Sequence) else []
+    if not isinstance(tidy.get("code"), int):
+        tidy["code"] = None
+    if not isinstance(tidy.get("seconds"), int | float):
+        tidy["seconds"] = 0.0
+    return tidy
 
 
 def _mapping(data: Mapping[str, object], key: str) -> Mapping[str, object]:

@@ -1,19 +1,43 @@
-"""The JSON contract `troubleshooter.report/1`: additions only, ids and enumerations never translated."""
+"""The JSON contracts, `troubleshooter.report/1` first: additions only, ids and enumerations never translated."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from .. import __version__
 from ..errors import Problem
-from ..model import UNKNOWN, Diagnosis, Evidence, Fact, Report, Source, Step
+from ..model import (
+    HOST,
+    PRESENT,
+    UNKNOWN,
+    Article,
+    Claim,
+    Diagnosis,
+    Evidence,
+    Fact,
+    Firing,
+    Ground,
+    Proof,
+    Report,
+    Rule,
+    Signature,
+    Source,
+    Step,
+    StepSpec,
+    Value,
+    present,
+    unknown,
+)
 from .summary import summary
+
+SCHEMA = "troubleshooter.report/1"
 
 _INPUT_KINDS = {"live": "machine", "folder": "recording"}
 
 
 def report_json(report: Report) -> str:
     """ASCII only, so that the bytes do not depend on the locale."""
-    return json.dumps(_report(report), indent=1, ensure_ascii=True) + "\n"
+    return json.dumps(report_object(report), indent=1, ensure_ascii=True) + "\n"
 
 
 def errors_json(problems: Iterable[Problem]) -> str:
@@ -30,9 +54,9 @@ def errors_json(problems: Iterable[Problem]) -> str:
     return json.dumps({"schema": "troubleshooter.error/1", "errors": errors}, indent=1) + "\n"
 
 
-def _report(report: Report) -> dict[str, object]:
+def report_object(report: Report) -> dict[str, object]:
     return {
-        "schema": "troubleshooter.report/1",
+        "schema": SCHEMA,
         "tool": {
             "version": __version__,
             "engine": report.engine,
@@ -142,3 +166,139 @@ def _fact(fact: Fact, types: Mapping[str, str]) -> dict[str, object]:
             for claim in fact.claims
         ],
     }
+
+
+# --- back again
+
+
+def claims_of_report(report: Mapping[str, Any], signatures: Iterable[Signature]) -> Iterator[Claim]:
+    """What was observed, out of a report of `report_object`: the same claims give the same diagnoses again.
+
+    Raises ValueError for what is no report.
+    """
+    if report.get("schema") != SCHEMA:
+        raise ValueError(f"its schema is not {SCHEMA}")
+    shown = set()
+    try:
+        for fact in report["facts"]:
+            shown.add(fact["name"])
+            for claim in fact["claims"]:
+                source = _read_source(claim["source"])
+                value = _read_value(claim["value"])
+                yield Claim(fact["name"], fact["subject"], claim["state"], value, source, claim["reason"])
+        for one in report["unknown"]:
+            subject = one.get("subject", HOST)
+            yield unknown(one["name"], one["reason"], Source("probe", "process", "the report"), subject)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it lacks {error}") from error
+    # A report leaves out what no text shows; the rules need to know it.
+    nowhere = Source("text", "text", "no line shows it")
+    for signature in signatures:
+        if (name := f"log.{signature.id}") not in shown:
+            yield present(name, False, nowhere)
+
+
+def _read_source(source: Mapping[str, Any]) -> Source:
+    return Source(
+        str(source["kind"]), str(source["via"]), str(source["detail"]), str(source["file"]), int(source["line"])
+    )
+
+
+def _read_value(value: Any) -> Value | None:
+    if isinstance(value, list):
+        return tuple(map(str, value))
+    return value if isinstance(value, str | int | float) else None
+
+
+# --- an article and a proof
+
+
+def article_json(article: Article, rules: Iterable[Rule]) -> str:
+    """`troubleshooter.explain/1`: the article of a diagnosis, and the rules that speak for and against it."""
+    found = {
+        "schema": "troubleshooter.explain/1",
+        "id": article.id,
+        "pack": article.pack,
+        "file": article.at.file,
+        "title": article.title,
+        "area": article.area,
+        "severity": article.severity,
+        "base_rate": article.base_rate,
+        "meaning": article.meaning,
+        "not_to_confuse_with": [{"id": name, "says": says} for name, says in article.not_to_confuse_with],
+        "explains": list(article.explains),
+        "remedies": [
+            {"id": one.id, "title": one.title, "risk": one.risk, "steps": [_written_step(step) for step in one.steps]}
+            for one in article.remedies
+        ],
+        "confirm": [effect._asdict() for effect in article.confirm],
+        "verify": list(article.verify),
+        "references": [reference._asdict() for reference in article.references],
+        "rules": [
+            {
+                "id": rule.id,
+                "pack": rule.pack,
+                "file": rule.at.file,
+                "line": rule.at.line,
+                "because": rule.because,
+                "strength": rule.evidence,
+                "for": not rule.evidence.endswith("-against"),
+            }
+            for rule in rules
+        ],
+    }
+    return json.dumps(found, indent=1) + "\n"
+
+
+def _written_step(step: StepSpec) -> dict[str, object]:
+    return {"do": step.do, "with": dict(step.arguments), "set_env": dict(step.set_env), "say": step.say}
+
+
+def proof_json(name: str, proofs: Sequence[Proof]) -> str:
+    """`troubleshooter.why/1`; an empty list of proofs means that it was not concluded."""
+    found = {
+        "schema": "troubleshooter.why/1",
+        "id": name,
+        "concluded": bool(proofs),
+        "proofs": [
+            {
+                "subject": proof.subject,
+                "title": proof.title,
+                "confidence": proof.confidence,
+                "base_rate": proof.base_rate,
+                "explained_by": proof.explained_by or None,
+                "supports": [_firing(one) for one in proof.firings],
+            }
+            for proof in proofs
+        ],
+    }
+    return json.dumps(found, indent=1) + "\n"
+
+
+def _firing(firing: Firing) -> dict[str, object]:
+    return {
+        "rule": firing.rule,
+        "pack": firing.pack,
+        "file": firing.at.file,
+        "line": firing.at.line,
+        "because": firing.because,
+        "strength": firing.strength,
+        "for": firing.supports,
+        "counted": firing.counted,
+        "met_by": [_ground(one) for one in firing.grounds],
+    }
+
+
+def _ground(ground: Ground) -> dict[str, object]:
+    plain: dict[str, object] = {"kind": ground.kind, "name": ground.name, "subject": ground.subject}
+    if ground.kind == "fact":
+        value = list(ground.value) if isinstance(ground.value, tuple) else ground.value
+        plain |= {
+            "state": ground.state,
+            "value": value if ground.state == PRESENT else None,
+            "sources": [_source(one) for one in ground.sources],
+            "from": [_ground(one) for one in ground.bases],
+        }
+    if ground.kind == "finding":
+        plain["supports"] = [_firing(one) for one in ground.firings]
+    return plain

@@ -18,4 +18,8 @@ def summary(report: Report) -> str:
         return f"No problem found; passed: {', '.join(dict.fromkeys(passed))}" if passed else "No problem found"
     if first:
         return f"Nothing is certain; most likely {first.id} ({percent(first.confidence)})"
-    return "Nothing decides yet" if report.questions else "Nothing was found that points to a cause"
+    if any(test.outcome != "skipped" for test in report.tests):
+        return "Nothing wrong was seen; the tests that were run prove nothing about a GPU"
+    if all(one.kind == "text" for one in report.inputs):
+        return "The text shows nothing wrong that is known, and nothing that proves that all is well"
+    return "Nothing wrong was seen, and no test was run that would prove that all is well"

@@ -12,7 +12,7 @@ from .words import words_for
 REPORTED = 0.5
 _MOST_UNKNOWN = 4
 _MOST_REMEDIES = 3
-_MOST_EVIDENCE = 6
+_MORE_THAN_COUNTED = 2
 
 
 class Line(NamedTuple):
@@ -70,8 +70,7 @@ def _diagnosis(one: Diagnosis, number: int, total: int, words: Mapping[str, str]
     yield Line(f"{number}. {one.title}{about}" if total > 1 else f"{one.title}{about}", "title")
     yield Line(f"{one.id} · {percent(one.confidence)} {words['sure']}", "dim", 3 if total > 1 else 0)
     yield Line(words["seen"], "heading", 2)
-    shown = [evidence for evidence in one.evidence if evidence.supports][:_MOST_EVIDENCE]
-    for evidence in shown:
+    for evidence in worth_showing(one):
         yield from _evidence(evidence, "")
     for evidence in [evidence for evidence in one.evidence if not evidence.supports][:2]:
         yield from _evidence(evidence, f"({words['against']}) ")
@@ -85,6 +84,13 @@ def _diagnosis(one: Diagnosis, number: int, total: int, words: Mapping[str, str]
         yield Line(f"{place}. {clean(remedy.title)} ({words[f'risk_{remedy.risk}']})", indent=4, hang=3)
         for step in remedy.steps:
             yield from _step(step, words)
+
+
+def worth_showing(one: Diagnosis) -> tuple[Evidence, ...]:
+    """What speaks for it and was counted, and a little of what says the same again."""
+    speaking = [evidence for evidence in one.evidence if evidence.supports]
+    again = [evidence for evidence in speaking if not evidence.counted][:_MORE_THAN_COUNTED]
+    return tuple(evidence for evidence in speaking if evidence.counted or evidence in again)
 
 
 def _evidence(evidence: Evidence, mark: str) -> Iterator[Line]:
