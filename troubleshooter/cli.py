@@ -201,13 +201,15 @@ def _run(words: list[str]) -> int:
 def _check(options: argparse.Namespace) -> int:
     from .pipeline import check
 
-    request = _request(options, _texts(options.log) if options.log else ())
+    texts = _texts(options.log) if options.log else ()
     machine = _machine_of(options)
-    return _print(check(request, _knowledge(options.rules), machine, _progress()), options)
+    report = check(_request(options, texts), _knowledge(options.rules), machine, _progress())
+    return _print(report, options, texts)
 
 
 def _log(options: argparse.Namespace) -> int:
-    return _print(_read_texts(options, _texts(options.files or ["-"])), options)
+    texts = _texts(options.files or ["-"])
+    return _print(_read_texts(options, texts), options, texts)
 
 
 def _read_texts(options: argparse.Namespace, texts: Sequence[tuple[str, bytes]]) -> Report:
@@ -469,15 +471,16 @@ def _progress() -> Callable[[str], None] | None:
     return show
 
 
-def _print(report: Report, options: argparse.Namespace) -> int:
+def _print(report: Report, options: argparse.Namespace, texts: Sequence[tuple[str, bytes]]) -> int:
     from .report.json_report import report_json
 
     whole = report_json(report)
     replaced = ""
     if options.share or options.format == "markdown":
+        from .paste import decode_paste
         from .privacy import redact, replaced_in_words
 
-        report, counts = redact(report, _identity())
+        report, counts = redact(report, _identity(), [decode_paste(data) for _, data in texts])
         replaced = replaced_in_words(counts)
     if options.format == "json":
         sys.stdout.write(report_json(report) if replaced else whole)

@@ -75,13 +75,18 @@ def identity_of(environ: Mapping[str, str], hosts: Iterable[str] = ()) -> Identi
     )
 
 
-def redact(value: Whole, identity: Identity = Identity()) -> tuple[Whole, Mapping[str, int]]:  # noqa: B008  immutable
+def redact(
+    value: Whole,
+    identity: Identity = Identity(),  # noqa: B008  immutable
+    learn_from: Iterable[str] = (),
+) -> tuple[Whole, Mapping[str, int]]:
     """The value with neutral texts in all its strings, and how many of each kind were replaced.
 
-    Takes texts, tuples (also named ones), lists and mappings; keys are texts like any other.
+    Takes texts, tuples (also named ones), lists and mappings; keys are texts like any other. `learn_from` are the
+    texts that the value quotes: a name may be plain to see there, and stand alone in what was quoted.
     """
     redactor = _Redactor(identity)
-    redactor.learn(value)
+    redactor.learn([value, *learn_from])
     return redactor.of(value), dict(sorted(redactor.counts.items()))
 
 
@@ -132,6 +137,7 @@ def replaced_in_words(counts: Mapping[str, int]) -> str:
 
 
 _SHORTEST_SECRET = 8
+_LONGEST_NAME = 200
 _SECRET_NAME = re.compile(
     r"(?i)(?:token|secret|passw(?:or)?d|passwd|passphrase|api_?key|apikey|access_?key(?:_?id)?|private_?key"
     r"|credentials?|_key|_auth|auth_?key|dsn|connection_?string)$"
@@ -152,7 +158,7 @@ _UNC = re.compile(
     r"(?<![\\\w:])(?P<head>\\\\(?:\\\\)?)(?P<host>[^\s\\/:*?\"'<>|]+)(?P<rest>(?:\\{1,2}[^\\/:*?\"'<>|\r\n\t ]+)*)"
 )
 _URL = re.compile(
-    r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{1,15}://)(?P<who>[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]*@|[^\s/\"'<>]*@)?(?P<host>\[[0-9a-fA-F:%.]+\]|[^\s/:?#\"'<>\\)\]},;]+)"
+    r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{1,15}://)(?P<who>[^\s/:@\"'<>]{1,200}:(?!\d+/)[^\s\"'<>]{0,400}@|[^\s/\"'<>]{0,400}@)?(?P<host>\[[0-9a-fA-F:%.]+\]|[^\s/:?#\"'<>\\)\]},;]+)"
     r"(?P<port>:\d{1,5})?(?P<path>/[^\s?#\"'<>\\)\]},;]*)?(?P<query>[?#][^\s\"'<>\\)\]}]*)?"
 )
 _SCP = re.compile(r"(?<![\w/@])(?P<user>[\w.+-]{1,40})@(?P<host>[\w-]+(?:\.[\w-]+)*)(?P<path>:[~/\w][^\s\"'$#>]*)")
@@ -198,7 +204,7 @@ _SHAPES = re.compile(
 )
 _BEARER = re.compile(r"(?i)\b((?:bearer|basic|token)[ =:]+)(?=[\w.~+/-]{0,200}\d)([\w.~+/-]{12,}=*)")
 _ASSIGNED = re.compile(
-    r"(?i)(?P<name>[\w.-]*(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key"
+    r"(?i)(?P<name>(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key"
     r"|account[_-]?key|credentials?|_auth))(?P<is>[\"']?\s*(?:=|:\s)\s*|\s*:(?=[^\s:/\\]))"
     r"(?:(?P<quote>[\"'])(?P<quoted>[^\"'\r\n]{4,})|(?P<value>[^\s\"',;&<]{4,}))"
 )
@@ -519,7 +525,8 @@ class _Redactor:
 
     def _component(self, name: str) -> str:
         lowered = name.casefold()
-        if lowered in _HOME_WORDS or lowered in _STDLIB or _HOME_PATTERN.fullmatch(name):
+        short = len(name) <= _LONGEST_NAME
+        if lowered in _HOME_WORDS or lowered in _STDLIB or (short and _HOME_PATTERN.fullmatch(name)):
             return name
         ending = re.search(r"\.[A-Za-z0-9]{1,5}$", name)
         return self._neutral_one("names of folders and files", name, "name{}" + (ending[0] if ending else ""))

@@ -5,12 +5,20 @@ Never in the way: where it cannot be kept, it is not.
 
 import contextlib
 import os
+import sys
 
 
 def last_report_path() -> str:
+    return os.path.join(_folder(), "last-report.json")
+
+
+def _folder() -> str:
+    if sys.platform == "linux":
+        # What platformdirs says too, without its import: every `log` comes by here, and its start is counted.
+        return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "troubleshooter")
     import platformdirs
 
-    return os.path.join(platformdirs.user_state_dir("troubleshooter", appauthor=False), "last-report.json")
+    return platformdirs.user_state_dir("troubleshooter", appauthor=False)
 
 
 def keep_last_report(text: str) -> None:

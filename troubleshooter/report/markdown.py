@@ -188,7 +188,7 @@ def text(value: str) -> str:
 
 
 def _escaped(words: str) -> str:
-    words = re.sub(r"(?<!\\)([*_\[\]|~])", r"\\\1", words).replace("<", "&lt;").replace(">", "&gt;")
+    words = re.sub(r"(?<!\\)([*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", words).replace("<", "&lt;").replace(">", "&gt;")
     words = re.sub(r"(?<![\w/])@(?=\w)", "&#64;", words)
     return re.sub(r"#(?=\d)", "&#35;", words)
 
