@@ -7,17 +7,19 @@ from .interpreter import SCRIPTS, START
 from .privacy import KEPT_VARIABLES
 
 CARRIED = ("channel.py", "inspect_environment.py", "import_torch.py", "gpu_tests.py")
+_CHILDREN = os.path.join(os.path.dirname(SCRIPTS), "probes", "children")
 
 
 def collector_source(variables: Iterable[str] = ()) -> str:
     """Python source in ASCII, for 3.6 and later. `variables`: further names of the environment that may be noted."""
     allowed = sorted(KEPT_VARIABLES | {name.upper() for name in variables})
     filled = {
-        "SCRIPTS = {}": f"SCRIPTS = {_written({name: _read(name) for name in CARRIED})}",
+        "SCRIPTS = {}": f"SCRIPTS = {_written({name: _read(SCRIPTS, name) for name in CARRIED})}",
+        "OWN = {}": f"OWN = {_written({name: _read(_CHILDREN, name) for name in _children()})}",
         'START = ""': f"START = {START!a}",
         "VARIABLES = []": f"VARIABLES = set({' '.join(allowed)!a}.split())",
     }
-    lines = _read("collect.py").split("\n")
+    lines = _read(SCRIPTS, "collect.py").split("\n")
     for place, line in enumerate(lines):
         for head, text in filled.items():
             if line == head or line.startswith(f"{head}  #"):
@@ -25,8 +27,14 @@ def collector_source(variables: Iterable[str] = ()) -> str:
     return "#!/usr/bin/env python3\n" + "\n".join(lines)
 
 
-def _read(name: str) -> str:
-    with open(os.path.join(SCRIPTS, name), encoding="utf-8") as file:
+def _children() -> list[str]:
+    """The scripts that ask a library of the driver in a process of its own."""
+    names = sorted(os.listdir(_CHILDREN)) if os.path.isdir(_CHILDREN) else []
+    return [name for name in names if name.startswith("ask_") and name.endswith(".py")]
+
+
+def _read(folder: str, name: str) -> str:
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
         return file.read()
 
 

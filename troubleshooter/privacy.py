@@ -111,7 +111,7 @@ def redact_recording(
         for folder, names in (recording.get("listings") or {}).items()
     }
     files = {
-        redactor.of(path): "0\n" if _IDENTIFYING_FILE.search(path) else redactor.of(text)
+        redactor.of(path): "0\n" if _IDENTIFYING_FILE.search(path) else redactor.of(_of_use(path, text))
         for path, text in (recording.get("files") or {}).items()
     }
     rest = {
@@ -126,6 +126,14 @@ def redact_recording(
         "listings": listings,
     }
     return {**neutral, **rest}, dict(sorted(redactor.counts.items()))
+
+
+def _of_use(path: str, text: object) -> object:
+    """Of a person's project only what says where its packages come from."""
+    if not isinstance(text, str) or not path.replace("\\", "/").endswith("/pyproject.toml"):
+        return text
+    tables = re.split(r"(?m)^(?=\s*\[)", text)
+    return "".join(table for table in tables if re.match(r"\s*\[\[?\s*tool\s*\.\s*(?:uv|pip|poetry\.source)\b", table))
 
 
 def replaced_in_words(counts: Mapping[str, int]) -> str:

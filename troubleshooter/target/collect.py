@@ -23,6 +23,7 @@ import threading
 import time
 
 SCRIPTS = {}  # the scripts of this folder by name; filled in when this file is written out
+OWN = {}  # scripts that ask the driver's libraries, by name
 START = ""
 VARIABLES = []
 SCHEMA = "troubleshooter.recording/1"
@@ -32,14 +33,16 @@ FILES = [
     "/etc/os-release", "/usr/lib/os-release", "/etc/debian_version", "/etc/redhat-release", "/etc/nv_tegra_release",
     "/proc/driver/nvidia/version", "/proc/driver/nvidia/params", "/proc/driver/nvidia/gpus/*/information", "/proc/modules",
     "/proc/sys/kernel/arch", "/proc/sys/kernel/osrelease", "/proc/version", "/proc/cmdline", "/proc/cpuinfo",
-    "/proc/meminfo", "/proc/1/cgroup", "/proc/self/cgroup", "/proc/self/mountinfo", "/proc/self/limits",
+    "/proc/meminfo", "/etc/conda/.condarc", "/opt/conda/.condarc", "/etc/uv/uv.toml", "/sys/class/dmi/id/product_name",
+    "/sys/class/dmi/id/sys_vendor", "/sys/fs/cgroup/devices/devices.list", "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    "/proc/1/cgroup", "/proc/self/cgroup", "/proc/self/mountinfo", "/proc/self/limits",
     "/proc/sys/kernel/tainted", "/sys/module/nvidia/version", "/sys/module/nvidia*/version", "/sys/module/nvidia*/taint",
     "/sys/bus/pci/devices/*/class", "/sys/bus/pci/devices/*/vendor", "/sys/bus/pci/devices/*/device",
     "/etc/modprobe.d/*.conf", "/etc/pip.conf", "/etc/ld.so.conf", "/etc/ld.so.conf.d/*.conf", "/usr/local/cuda*/version.json",
     "/usr/local/cuda*/version.txt", "/etc/nvidia-container-runtime/config.toml", "~/.condarc", "~/.config/pip/pip.conf",
     "~/.pip/pip.conf", "~/.config/uv/uv.toml", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cgroup.controllers",
 ]  # fmt: skip
-LINKS = ["/sys/bus/pci/devices/*/driver", "/usr/local/cuda", "/etc/alternatives/cuda"]
+LINKS = ["/sys/bus/pci/devices/*/driver", "/usr/local/cuda", "/usr/lib/libcuda.so.1", "/etc/alternatives/cuda"]
 LIBRARY_FOLDERS = [
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
     "/usr/lib", "/usr/lib/nvidia", "/usr/lib64/nvidia", "/usr/lib/aarch64-linux-gnu/nvidia", "/usr/local/nvidia/lib64",
@@ -48,16 +51,14 @@ LIBRARY_FOLDERS = [
 ]  # fmt: skip
 LISTINGS = [
     "/", "/dev", "/sys", "/proc/driver/nvidia", "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices", "/sys/module", "/usr/local", "/opt",
-    "/dev/nvidia-caps", "/run", "/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/var/run", "/sys/firmware/efi/efivars",
+    "/dev/nvidia-caps", "/usr/local/cuda", "/usr/local/cuda-*", "/run", "/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/var/run", "/sys/firmware/efi/efivars",
     "/etc/modprobe.d", "/var/lib/dkms", "/usr/src", "/etc/cdi", "/var/run/cdi", "/etc/pip", "/.singularity.d",
 ] + ["/lib/modules/{release}" + tail for tail in (
     "/updates/dkms", "/extra", "/extra/nvidia", "/extramodules", "/kernel/drivers/video", "/kernel/nvidia", "/kernel/drivers/video/nvidia",
     "/video", "/updates", "/weak-updates", "/misc", "",
 )]  # fmt: skip
-# Folders of libraries hold thousands of names; these are the ones that matter.
-WANTED_LIBRARY = re.compile(r"(?i)^(?:lib)?(?:cuda|nv|cu(?:dnn|blas|fft|rand|solver|sparse|pti)|nccl)")
 STATS = [
-    "/dev/nvidia*", "/dev/dxg", "/dev/dri/*", "/dev/shm", "/dev/kfd", "/dev/nvidia-caps/*", "/.dockerenv", "/run/.containerenv",
+    "/dev/nvidia*", "/dev/dxg", "/dev/dri/*", "/dev/shm", "/tmp", "/dev/kfd", "/dev/nvidia-caps/*", "/.dockerenv", "/run/.containerenv",
     "/.singularity.d", "/etc/nv_tegra_release", "/sys/module/nvidia", "/sys/module/nvidia_uvm", "/sys/module/nvidia_drm",
     "/sys/module/nvidia_modeset", "/sys/module/nouveau", "/usr/bin/nvidia-smi", "/opt/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi",
     "/usr/lib/wsl/lib/nvidia-smi", "/run/current-system/sw/bin/nvidia-smi", "/usr/lib/wsl", "/usr/local/cuda/bin/nvcc",
@@ -68,7 +69,8 @@ COMMANDS = {
         ["nvidia-smi", "-q", "-x"], ["nvidia-smi"], ["nvidia-smi", "--query-gpu=index,compute_cap", "--format=csv"],
         ["nvidia-smi", "-L"], ["nvidia-smi", "topo", "-m"], ["nvcc", "--version"], ["getconf", "GNU_LIBC_VERSION"], ["ldd", "--version"],
         ["uname", "-m"], ["uname", "-r"], ["lspci", "-nn", "-d", "10de:"], ["dmesg"], ["mokutil", "--sb-state"], ["dkms", "status"],
-        ["gcc", "--version"], ["g++", "--version"], ["cmake", "--version"], ["ninja", "--version"], ["ldconfig", "-p"],
+        ["gcc", "--version"], ["g++", "--version"], ["cmake", "--version"], ["ninja", "--version"], ["ldconfig", "-p"], ["clang", "--version"],
+        ["df", "-Pk", "/dev/shm"], ["df", "-Pk", "/tmp"],
     ],
     "darwin": [["sw_vers", "-productVersion"], ["uname", "-r"], ["uname", "-m"]],
     "win32": [
@@ -104,16 +106,18 @@ def collect(python):
     system = "linux" if sys.platform.startswith("linux") else sys.platform
     if system != "win32":
         look(seen, missing)
+    folder = tempfile.mkdtemp()
     waiting = [threading.Thread(target=ask, args=(argv, seen)) for argv in COMMANDS.get(system, [])]
+    waiting += [threading.Thread(target=ask_library, args=(name, folder, seen)) for name in sorted(OWN)]
     for thread in waiting:
         thread.daemon = True
         thread.start()
     seen["target"] = ask_target(python)
     for thread in waiting:
         thread.join(SECONDS + 5)
-    # In the order of the list, whichever came first.
+    shutil.rmtree(folder, ignore_errors=True)
     order = COMMANDS.get(system, [])
-    seen["commands"].sort(key=lambda answer: order.index(answer["argv"]))
+    seen["commands"].sort(key=lambda answer: (answer["argv"] not in order, answer["argv"]))
     start = {
         "schema": SCHEMA,
         "platform": system,
@@ -126,36 +130,36 @@ def collect(python):
 
 def look(seen, missing):
     for pattern in FILES:
-        for path in expand(pattern, missing):
+        for path in expand(pattern):
             read(path, seen, missing)
     for pattern in LINKS:
-        for path in expand(pattern, missing):
+        for path in expand(pattern):
             try:
                 seen["links"][path] = os.readlink(path)
             except OSError:
                 pass
     release = platform.release()
-    for folder in LISTINGS + LIBRARY_FOLDERS:
-        folder = folder.replace("{release}", release)
+    patterns = [pattern.replace("{release}", release) for pattern in LISTINGS + LIBRARY_FOLDERS]
+    for folder in [folder for pattern in patterns for folder in expand(pattern)]:
         try:
             names = sorted(os.listdir(folder))
         except OSError as error:
             if isinstance(error, FileNotFoundError):
                 missing.add(folder)
             continue
-        if folder in LIBRARY_FOLDERS:
-            names = [name for name in names if WANTED_LIBRARY.match(name)]
-            for name in names:
-                path = os.path.join(folder, name)
-                if name == "libcuda.so.1" and os.path.islink(path):
-                    seen["links"][path] = os.readlink(path)
-        seen["listings"][folder] = names[:5000]
+        for name in names:
+            path = os.path.join(folder, name)
+            if name == "libcuda.so.1" and os.path.islink(path):
+                seen["links"][path] = os.readlink(path)
+        # A listing counts as complete, so one that is cut would call things missing that are there.
+        if len(names) <= 20000:
+            seen["listings"][folder] = names
     for pattern in STATS:
-        for path in expand(pattern, missing):
+        for path in expand(pattern):
             about(path, seen, missing)
 
 
-def expand(pattern, missing):
+def expand(pattern):
     """The paths that a pattern stands for; one without a star stands for itself, there or not."""
     path = os.path.expanduser(pattern)
     if "*" in path:
@@ -229,6 +233,17 @@ def ask(argv, seen):
     answer.update(program=program, argv=argv)
     if argv[0] == "dmesg" and "text" in answer:
         answer["text"] = "\n".join(line for line in answer["text"].splitlines() if OF_THE_KERNEL.search(line))
+    seen["commands"].append(answer)
+
+
+def ask_library(name, folder, seen):
+    """A script of its own, in an interpreter that loads nothing else: the driver may crash or hang in it."""
+    path = os.path.join(folder, name)
+    with open(path, "wb") as file:
+        file.write(OWN[name].encode("utf-8"))
+    answer = run([sys.executable, "-I", "-S", "-B", path], SECONDS, dict(os.environ))
+    called = "troubleshooter-ask-" + name[len("ask_") : -len(".py")].replace("_", "-")
+    answer.update(program=called, argv=[called])
     seen["commands"].append(answer)
 
 
