@@ -380,10 +380,10 @@ def _runs(target: Mapping[str, object]) -> dict[str, Any]:
     """The runs of a recording in their right shapes; what is no run is left out."""
     found: dict[str, Any] = {}
     for name, value in target.items():
-        if isinstance(value, Mapping):
-            found[name] = _run(value)
-        elif isinstance(value, Sequence) and not isinstance(value, str):
+        if name == "tests" and isinstance(value, Sequence) and not isinstance(value, str):
             found[name] = [_run(one) for one in value if isinstance(one, Mapping)]
+        elif name != "tests" and isinstance(value, Mapping):
+            found[name] = _run(value)
     return found
 
 

@@ -127,7 +127,7 @@ def _details(report: Report, words: Mapping[str, str]) -> Iterator[str]:
     for fact in report.facts:
         if fact.state == UNKNOWN and fact.reason and not fact.name.startswith("test."):
             unknown.setdefault(fact.reason, []).append(fact.name)
-    if not (others or unknown or report.questions):
+    if not (others or unknown or (report.questions and report.verdict != "healthy")):
         return
     yield "<details>"
     yield f"<summary>{words['details']}</summary>"
@@ -137,7 +137,7 @@ def _details(report: Report, words: Mapping[str, str]) -> Iterator[str]:
     for reason, names in unknown.items():
         more = f" +{len(names) - 3}" if len(names) > 3 else ""
         yield f"- {words['unknown']}: {', '.join(map(code, names[:3]))}{more}: {text(reason)}"
-    for question in report.questions:
+    for question in report.questions if report.verdict != "healthy" else ():
         yield f"- {words['questions']}: {text(question.say)}"
     yield ""
     yield "</details>"
@@ -189,8 +189,8 @@ def text(value: str) -> str:
 
 def _escaped(words: str) -> str:
     words = re.sub(r"(?<!\\)([*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", words).replace("<", "&lt;").replace(">", "&gt;")
-    words = re.sub(r"(?<![\w/])@(?=\w)", "&#64;", words)
-    return re.sub(r"#(?=\d)", "&#35;", words)
+    words = re.sub(r"#(?=\d)", "&#35;", words)
+    return re.sub(r"(?<![\w/])@(?=\w)", "&#64;", words)
 
 
 def code(value: str) -> str:

@@ -21,5 +21,5 @@ def summary(report: Report) -> str:
     if any(test.outcome != "skipped" for test in report.tests):
         return "Nothing wrong was seen; the tests that were run prove nothing about a GPU"
     if all(one.kind == "text" for one in report.inputs):
-        return "The text shows nothing wrong that is known, and nothing that proves that all is well"
-    return "Nothing wrong was seen, and no test was run that would prove that all is well"
+        return "The text shows no fault that is known, and nothing that proves all is well"
+    return "Nothing wrong was seen, and no test was run that would prove it"

@@ -13,10 +13,11 @@ REPORTED = 0.5
 _MOST_UNKNOWN = 4
 _MOST_REMEDIES = 3
 _MORE_THAN_COUNTED = 2
+_MOST_FIGURES = 4
 
 
 class Line(NamedTuple):
-    """`style`: plain, title, heading, dim, command, good, bad. Commands are never wrapped."""
+    """`style`: plain, title, heading, dim, command, link, good, bad. Commands and links are never wrapped."""
 
     text: str
     style: str = "plain"
@@ -70,10 +71,11 @@ def _diagnosis(one: Diagnosis, number: int, total: int, words: Mapping[str, str]
     yield Line(f"{number}. {one.title}{about}" if total > 1 else f"{one.title}{about}", "title")
     yield Line(f"{one.id} · {percent(one.confidence)} {words['sure']}", "dim", 3 if total > 1 else 0)
     yield Line(words["seen"], "heading", 2)
+    quoted: set[Source] = set()
     for evidence in worth_showing(one):
-        yield from _evidence(evidence, "")
+        yield from _evidence(evidence, "", quoted)
     for evidence in [evidence for evidence in one.evidence if not evidence.supports][:2]:
-        yield from _evidence(evidence, f"({words['against']}) ")
+        yield from _evidence(evidence, f"({words['against']}) ", quoted)
     yield Line(words["means"], "heading", 2)
     yield Line(clean(one.meaning), indent=4)
     if one.explains:
@@ -93,9 +95,12 @@ def worth_showing(one: Diagnosis) -> tuple[Evidence, ...]:
     return tuple(evidence for evidence in speaking if evidence.counted or evidence in again)
 
 
-def _evidence(evidence: Evidence, mark: str) -> Iterator[Line]:
+def _evidence(evidence: Evidence, mark: str, quoted: set[Source]) -> Iterator[Line]:
+    """`quoted` are the lines that were shown already: for those the place is enough."""
     yield Line(f"- {mark}{clean(evidence.because)}", indent=4, hang=2)
-    places = list(dict.fromkeys(filter(None, map(source_text, evidence.sources))))
+    sources = [one._replace(detail="") if one.line and one in quoted else one for one in evidence.sources]
+    quoted.update(evidence.sources)
+    places = list(dict.fromkeys(filter(None, map(source_text, sources))))
     if places:
         yield Line(clean(f"({'; '.join(places[:3])})"), "dim", 6)
 
@@ -137,7 +142,9 @@ def _tests(tests: tuple[TestResult, ...], words: Mapping[str, str]) -> Iterator[
         if test.outcome == "skipped":
             skipped.setdefault(test.reason, []).append(test.test)
             continue
-        figures = ", ".join(f"{name} {_figure(value)}" for name, value in list(test.measured.items())[:4])
+        # The error stands in the reason; its traceback is for the JSON report.
+        measured = [(name, value) for name, value in test.measured.items() if name != "error"]
+        figures = ", ".join(f"{name} {_figure(value)}" for name, value in measured[:_MOST_FIGURES])
         rest = " · ".join(filter(None, [clean(test.reason), clean(figures)]))
         style = "good" if test.outcome == "passed" else "bad"
         about = "" if test.subject == "host" else f" {test.subject}"
@@ -177,7 +184,7 @@ def _unknowns(facts: tuple[Fact, ...], words: Mapping[str, str]) -> Iterator[Lin
 
 
 def _questions(report: Report, words: Mapping[str, str]) -> Iterator[Line]:
-    if not report.questions:
+    if not report.questions or report.verdict == "healthy":
         return
     yield Line("")
     yield Line(words["questions"], "heading")
@@ -212,12 +219,12 @@ def plain(lines: Iterator[Line], width: int, encoding: str = "utf-8") -> str:
 
 def rows_of(line: Line, width: int) -> Iterator[str]:
     start = " " * line.indent
-    if line.style == "command" or not line.text:
+    if line.style in ("command", "link") or not line.text:
         yield (start + line.text).rstrip()
         return
     first = True
-    for row in wrap(line.text, max(20, width - line.indent - line.hang)):
-        yield start + ("" if first else " " * line.hang) + row
+    for row in wrap(line.text.rstrip(), max(20, width - line.indent - line.hang)):
+        yield (start + ("" if first else " " * line.hang) + row).rstrip()
         first = False
 
 
