@@ -76,10 +76,9 @@ def test_a_snapshot_holds_no_variable_that_is_not_known_to_be_harmless(tmp_path:
                ACME_PLAN="takeover", CUDA_VISIBLE_DEVICES="-1", PIP_INDEX_URL="https://u:pw123456@pypi.acme-corp.com/team/simple")  # fmt: skip
     recording = json.loads(done.stdout)
     assert recording["environment"]["CUDA_VISIBLE_DEVICES"] == "-1"
-    assert re.fullmatch(r"https://<secret>@host/name\d+/simple", recording["environment"]["PIP_INDEX_URL"])
+    assert re.fullmatch(r"https://<secret>@host\d*/name\d+/simple", recording["environment"]["PIP_INDEX_URL"])
     for secret in ("hf_abcdef", "takeover", "ACME_PLAN", "pw123456", "acme-corp"):
         assert secret not in done.stdout
-    assert "variables left out" in done.stderr
 
 
 def test_of_a_project_only_its_indexes_are_kept() -> None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 
 from .interpreter import SCRIPTS, START
-from .privacy import KEPT_VARIABLES
+from .privacy import NOTED_VARIABLES
 
 CARRIED = ("channel.py", "inspect_environment.py", "import_torch.py", "gpu_tests.py")
 _CHILDREN = os.path.join(os.path.dirname(SCRIPTS), "probes", "children")
@@ -12,7 +12,7 @@ _CHILDREN = os.path.join(os.path.dirname(SCRIPTS), "probes", "children")
 
 def collector_source(variables: Iterable[str] = ()) -> str:
     """Python source in ASCII, for 3.6 and later. `variables`: further names of the environment that may be noted."""
-    allowed = sorted(KEPT_VARIABLES | {name.upper() for name in variables})
+    allowed = sorted(NOTED_VARIABLES | {name.upper() for name in variables})
     filled = {
         "SCRIPTS = {}": f"SCRIPTS = {_written({name: _read(SCRIPTS, name) for name in CARRIED})}",
         "OWN = {}": f"OWN = {_written({name: _read(_CHILDREN, name) for name in _children()})}",

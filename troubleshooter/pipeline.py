@@ -156,12 +156,12 @@ def record(
     """The recording of everything that `check` asks, and its report. Of the environment only what may be shown is in
     it; the rest is as it was, and still has to be made neutral.
     """
-    from .privacy import KEPT_VARIABLES
+    from .privacy import NOTED_VARIABLES
     from .recording import RecordingMachine
 
     recorder = RecordingMachine(machine)
     report = check(request, knowledge, recorder, progress)
-    return recorder.recording([*KEPT_VARIABLES, *variables]), report
+    return recorder.recording([*NOTED_VARIABLES, *variables]), report
 
 
 def _observe(machine: "Machine", python: str) -> list[Claim | Transcript]:

@@ -37,12 +37,22 @@ KEPT_VARIABLES = _words(
     "OMP_NUM_THREADS MKL_NUM_THREADS MKL_THREADING_LAYER MKL_SERVICE_FORCE_INTEL KMP_DUPLICATE_LIB_OK "
     "KMP_AFFINITY PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_FIND_LINKS PIP_CONSTRAINT PIP_NO_INDEX PIP_TRUSTED_HOST "
     "UV_INDEX_URL UV_DEFAULT_INDEX UV_INDEX UV_EXTRA_INDEX_URL UV_TORCH_BACKEND UV_FIND_LINKS CONDA_CHANNELS "
-    "CONDA_OVERRIDE_CUDA CONDA_SUBDIR HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY SLURM_JOB_ID SLURM_JOB_GPUS "
-    "SLURM_GPUS_ON_NODE SLURM_STEP_GPUS KUBERNETES_SERVICE_HOST WSL_DISTRO_NAME WSL_INTEROP RANK LOCAL_RANK "
+    "CONDA_OVERRIDE_CUDA CONDA_SUBDIR HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY SLURM_JOB_GPUS "
+    "SLURM_GPUS_ON_NODE SLURM_STEP_GPUS WSL_DISTRO_NAME WSL_INTEROP RANK LOCAL_RANK "
+    "SLURM_GPUS_PER_NODE GPU_DEVICE_ORDINAL SLURM_GPUS SLURM_GPUS_PER_TASK SLURM_JOB_GRES HOME USERPROFILE APPDATA "
+    "LOCALAPPDATA TMPDIR TEMP TMP XDG_CONFIG_HOME XDG_DATA_HOME CONDA_EXE CONDA_ROOT PIP_CACHE_DIR PIP_CONFIG_FILE "
+    "PYENV_ROOT WORKON_HOME UV_PYTHON_INSTALL_DIR JUPYTER_PATH PYTHONUSERBASE "
     "WORLD_SIZE HIP_VISIBLE_DEVICES HSA_OVERRIDE_GFX_VERSION XDG_SESSION_TYPE "
 )
 """Variables that may stand in a recording, beside those that the catalogue has a fact `env.NAME` for. Their values
 are made neutral like any other text. Compared without regard to case: proxies are written either way."""
+
+_ONLY_THAT_IT_IS_SET = _words(
+    "SLURM_JOB_ID PBS_JOBID LSB_JOBID SGE_TASK_ID AWS_BATCH_JOB_ID KUBERNETES_SERVICE_HOST COLAB_RELEASE_TAG COLAB_GPU "
+    "KAGGLE_KERNEL_RUN_TYPE RUNPOD_POD_ID VAST_CONTAINERLABEL PAPERSPACE_FQDN LIGHTNING_CLOUD_PROJECT_ID "
+    "SM_CURRENT_HOST MODAL_TASK_ID CODESPACES "
+)
+NOTED_VARIABLES = KEPT_VARIABLES | _ONLY_THAT_IT_IS_SET
 
 
 class Identity(NamedTuple):
@@ -99,9 +109,13 @@ def redact_recording(
 
     `variables` are further names that may stay.
     """
-    allowed = KEPT_VARIABLES | {name.upper() for name in variables}
+    allowed = NOTED_VARIABLES | {name.upper() for name in variables}
     environment = recording.get("environment") or {}
-    kept = {name: text for name, text in environment.items() if name.upper() in allowed}
+    kept = {
+        name: "1" if name.upper() in _ONLY_THAT_IT_IS_SET else text
+        for name, text in environment.items()
+        if name.upper() in allowed
+    }
     redactor = _Redactor(identity)
     if left_out := len(environment) - len(kept):
         redactor.counts["variables left out"] = left_out

@@ -39,6 +39,7 @@ FILES = [
     "/proc/sys/kernel/tainted", "/sys/module/nvidia/version", "/sys/module/nvidia*/version", "/sys/module/nvidia*/taint",
     "/sys/bus/pci/devices/*/class", "/sys/bus/pci/devices/*/vendor", "/sys/bus/pci/devices/*/device",
     "/etc/modprobe.d/*.conf", "/etc/pip.conf", "/etc/ld.so.conf", "/etc/ld.so.conf.d/*.conf", "/usr/local/cuda*/version.json",
+    "/usr/local/cuda*/include/cuda.h", "/usr/local/cuda*/targets/*/include/cuda.h",
     "/usr/local/cuda*/version.txt", "/etc/nvidia-container-runtime/config.toml", "~/.condarc", "~/.config/pip/pip.conf",
     "~/.pip/pip.conf", "~/.config/uv/uv.toml", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cgroup.controllers",
 ]  # fmt: skip
@@ -172,7 +173,7 @@ def read(path, seen, missing):
         if not stat.S_ISREG(os.stat(path).st_mode):
             return
         with open(path, "rb") as file:
-            data = file.read(LONGEST)
+            data = file.read(32768 if path.endswith(".h") else LONGEST)
         seen["files"][path] = data.decode("utf-8", "replace")
     except (IOError, OSError) as error:
         if isinstance(error, FileNotFoundError):
