@@ -38,7 +38,7 @@ PRINTED = (
     ("cuda-visible-devices-wrong/h200-minus-one", "en"),
     ("healthy/h200-in-a-container", "en"),
     ("healthy/gb10-warning", "en"),
-    ("healthy/empty-of-meaning", "zh"),
+    ("healthy/gb10-warning", "zh"),
 )
 
 
