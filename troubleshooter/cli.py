@@ -19,6 +19,7 @@ EXIT_CODES = {"healthy": 0, "problem": 1, "inconclusive": 3}
 USAGE, INTERNAL, INTERRUPTED = 2, 4, 130
 
 _REPORTED = 0.5
+_RECORDED = b'"troubleshooter.recording/'
 _LARGEST_TEXT = 256 * 1024 * 1024
 
 
@@ -215,15 +216,17 @@ def _log(options: argparse.Namespace) -> int:
 def _read_texts(options: argparse.Namespace, texts: Sequence[tuple[str, bytes]]) -> Report:
     """The report on texts; one that the collector or `snapshot` has written is a machine of its own."""
     from .pipeline import check, diagnose_text
-    from .recording import RecordedMachine, looks_like_recording, read_recording
 
     knowledge = _knowledge(options.rules)
-    recorded = [one for one in texts if looks_like_recording(one[1])]
+    recorded = [one for one in texts if _RECORDED in one[1][:200]]
     if not recorded:
         return diagnose_text(_request(options, texts)._replace(look_at_machine=False), knowledge)
+    # Late: a recording needs everything that a machine needs, and a plain text starts without it.
+    from .recording import RecordedMachine, read_recording
+
     if len(recorded) > 1:
         raise UsageError("more than one of the texts is a recording", "each is a machine of its own: one at a time")
-    (name, data), rest = recorded[0], [one for one in texts if not looks_like_recording(one[1])]
+    (name, data), rest = recorded[0], [one for one in texts if one not in recorded]
     machine = RecordedMachine(read_recording(data, name), name)
     return check(_request(options, rest)._replace(confirm="no"), knowledge, machine)
 

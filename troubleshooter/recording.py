@@ -52,11 +52,6 @@ def read_recording(data: bytes, name: str) -> dict[str, object]:
     return found
 
 
-def looks_like_recording(data: bytes) -> bool:
-    """Whether a text begins as a recording that a program of ours has written."""
-    return data[:200].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and SCHEMA.encode() in data[:200]
-
-
 class RecordedMachine:
     """Answers out of a recording:
 
