@@ -193,3 +193,11 @@ def test_a_fault_of_our_own_is_told_as_one(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert "its own fault" in done.stderr
     assert "boom" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is kept on Linux only")
+def test_256_mb_of_address_space_are_enough() -> None:
+    limited = f"ulimit -v 262144; exec '{sys.executable}' -m troubleshooter --no-confirm --python '{sys.executable}'"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, check=False)
+    assert done.returncode in (0, 1, 3), done.stderr.decode()
+    assert b"\nVerdict: " in done.stdout

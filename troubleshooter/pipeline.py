@@ -174,14 +174,19 @@ def _observe(machine: "Machine", python: str) -> list[Claim | Transcript]:
     from .probes.python_target import claims_of_recording, probe_target
     from .recording import RecordedMachine
 
+    def ask_target() -> tuple[Claim | Transcript, ...]:
+        if isinstance(machine, RecordedMachine) and not python:
+            return tuple(claims_of_recording(machine.target, machine.environ))
+        return probe_target(machine, python)
+
+    probes = (*PROBES, AroundTarget(python))
     with ThreadPoolExecutor(max_workers=1) as pool:
-        looking = pool.submit(observe_machine, machine, (*PROBES, AroundTarget(python)))
         try:
-            if isinstance(machine, RecordedMachine) and not python:
-                target = tuple(claims_of_recording(machine.target, machine.environ))
-            else:
-                target = probe_target(machine, python)
-            return [*target, *looking.result()]
+            try:
+                looking = pool.submit(observe_machine, machine, probes)
+            except RuntimeError:  # no room for another thread
+                return [*ask_target(), *observe_machine(machine, probes)]
+            return [*ask_target(), *looking.result()]
         except BaseException:
             end_all()
             raise

@@ -111,10 +111,15 @@ def observe_each(
     # Daemons: a probe that hangs in a read of a dead network drive must not keep the process from ending.
     threads = [threading.Thread(target=run.go, name=f"probe-{run.probe.NAME}", daemon=True) for run in runs]
     until = time.monotonic() + seconds
+    started = []
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
+        for run, thread in zip(runs, threads, strict=True):
+            try:
+                thread.start()
+                started.append(thread)
+            except RuntimeError:
+                run.go()  # no room for another thread: one after the other then
+        for thread in started:
             thread.join(max(0.0, until - time.monotonic()))
     except BaseException:
         end_all()
