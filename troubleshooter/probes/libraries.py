@@ -1,0 +1,252 @@
+"""The shared libraries of torch: which files the loader would take for them, and what is wrong with those.
+
+Reads headers only and loads nothing. `probe` looks for the environment itself, where the machine is a folder or a
+recording; of the live machine `look_at` is told which one the target Python found.
+"""
+
+import ntpath
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from ..libraries import Library, Symbols, Trouble, linux, windows
+from ..libraries.cache import Cache, read_cache, read_ldconfig
+from ..libraries.forensics import Findings, Place, examine_linux, examine_windows, stem
+from ..machine import Machine
+from ..model import Claim, Source, absent, present, unknown
+from ..text import clean
+
+NAME = "libraries"
+FACTS = ("libraries.troubled", "libraries.followed")
+
+_CACHE = "/etc/ld.so.cache"
+_MOST_STATED = 40
+_SITES = ("site-packages", "dist-packages")
+
+
+def probe(machine: Machine) -> Iterator[Claim]:
+    if machine.kind == "live":
+        reason = "which Python runs torch is not known"
+    elif place := find_place(machine):
+        yield from look_at(machine, place)
+        return
+    else:
+        reason = "no torch was found in the folders where environments lie"
+    for name in FACTS:
+        yield unknown(name, reason, Source("probe", "file", "libraries of torch"))
+
+
+def look_at(machine: Machine, place: Place) -> Iterator[Claim]:
+    """What the loader would do for the torch of this place."""
+    files = _MachineFiles(machine)
+    if machine.platform == "win32":
+        findings = examine_windows(files, around_windows(machine, place), place)
+    elif machine.platform == "linux":
+        findings = examine_linux(files, around_linux(machine), place)
+    else:
+        for name in FACTS:
+            yield unknown(name, f"the loader of {machine.platform} is not known here", _source(""))
+        return
+    yield from claims_of(findings, place)
+
+
+def claims_of(findings: Findings, place: Place) -> Iterator[Claim]:
+    source = _source(place.torch)
+    if not findings.read:
+        for name in FACTS:
+            yield unknown(name, f"no library of torch could be read in {place.torch}", source)
+        return
+    yield present("libraries.followed", findings.read, source)
+    troubled = findings.troubles[:_MOST_STATED]
+    if troubled:
+        yield present("libraries.troubled", tuple(clean(one.name) for one in troubled), source)
+    elif findings.unsure:
+        names = ", ".join(findings.unsure[:3])
+        yield unknown("libraries.troubled", f"where the loader finds {clean(names)} could not be seen", source)
+    else:
+        yield absent("libraries.troubled", source, "all that torch's libraries need is found and fits")
+    for one in troubled:
+        yield from _of_trouble(one)
+
+
+def _of_trouble(one: Trouble) -> Iterator[Claim]:
+    subject = f"library:{clean(one.name)}"
+    source = _source(one.taken or one.needed_by)
+    say = partial(_said, source=source, subject=subject)
+    yield from say("library.file_name", one.name)
+    yield from say("library.family", stem(one.name))
+    yield present("library.missing", one.missing and not one.delayed, source, subject)
+    yield present("library.missing_later", one.missing and one.delayed, source, subject)
+    yield from say("library.needed_by", one.needed_by)
+    yield from say("library.own_file", one.own)
+    yield from say("library.damaged_file", one.taken if one.damage else "")
+    yield from say("library.damage", one.damage)
+    yield from say("library.shadowed_by", one.taken if one.shadow else "")
+    yield from say("library.shadow_variable", one.shadow)
+    yield from say("library.shadow_folder", one.entry)
+    yield from say("library.missing_symbol", one.symbol)
+    yield from say("library.lacking_file", one.taken if one.symbol else "")
+
+
+def _said(name: str, value: str, source: Source, subject: str) -> Iterator[Claim]:
+    yield present(name, clean(value), source, subject) if value else absent(name, source, subject=subject)
+
+
+def _source(file: str) -> Source:
+    return Source("probe", "file", "headers of shared libraries", file)
+
+
+# --- where torch lies
+
+
+def place_of(interpreter: Mapping[str, Any], torch: Mapping[str, Any], python: str) -> Place | None:
+    """Out of what `inspect_environment.py` says of the interpreter and of torch; None without a torch folder."""
+    if torch.get("kind") != "package" or not torch.get("folder"):
+        return None
+    roots = tuple(map(str, interpreter.get("roots") or ()))
+    program = str(interpreter.get("executable") or python)
+    return Place(str(torch["folder"]), roots, program, str(interpreter.get("prefix") or ""))
+
+
+def find_place(machine: Machine) -> Place | None:
+    """The first torch of a machine that cannot be asked: that of the active environment, else of the usual places."""
+    folders = [machine.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    if machine.platform == "win32":
+        prefixes = [*folders, *(entry for entry in _path_of(machine) if "python" in entry.lower())]
+        candidates = [(prefix, ntpath.join(prefix, "Lib", "site-packages")) for prefix in prefixes if prefix]
+        join, program = ntpath.join, "python.exe"
+    else:
+        tops = ("/opt", "/root", "/home", "/srv", "/workspace", "/app")
+        for top in tops:
+            folders += [f"{top}/{name}" for name in machine.list(top).names[:50]]
+        folders += [f"{folder}/{name}" for folder in tuple(folders) for name in (".venv", "venv", "env") if folder]
+        folders += ["/usr/local", "/usr", "/opt/conda"]
+        candidates = []
+        for prefix in dict.fromkeys(filter(None, folders)):
+            for version in machine.list(f"{prefix}/lib").names:
+                if re.fullmatch(r"python3(\.\d+)?", version):
+                    candidates += [(prefix, f"{prefix}/lib/{version}/{site}") for site in _SITES]
+        join, program = posixpath.join, "bin/python3"
+    for prefix, root in candidates:
+        torch = join(root, "torch")
+        if machine.list(join(torch, "lib")).ok:
+            python = join(prefix, program)
+            return Place(torch, (root,), python if machine.stat(python).ok else "", prefix)
+    return None
+
+
+# --- what the loader heeds
+
+
+def around_linux(machine: Machine) -> linux.Surroundings:
+    environ = machine.environ
+    # ld.so reads this file before all else; as good as nobody has it, and whoever has one does not know of it.
+    preload = " ".join((environ.get("LD_PRELOAD", ""), machine.read("/etc/ld.so.preload", 65536).text)).strip()
+    return linux.Surroundings(environ.get("LD_LIBRARY_PATH", ""), preload, environ.get("PWD", ""), _cache(machine))
+
+
+def _cache(machine: Machine) -> Cache | None:
+    found = machine.read_bytes(_CACHE)
+    if found.ok:
+        return read_cache(found.data)
+    if found.missing:
+        return {}
+    told = machine.run(["ldconfig", "-p"], 5)
+    return read_ldconfig(told.text) if told.ending == "ok" else None
+
+
+def around_windows(machine: Machine, place: Place) -> windows.Surroundings:
+    """The folders that torch gives to the loader are those of torch/__init__.py."""
+    environ = {name.upper(): value for name, value in machine.environ.items()}
+    top = environ.get("SYSTEMROOT") or r"C:\Windows"
+    programs = environ.get("PROGRAMFILES") or r"C:\Program Files"
+    prefix = place.prefix or ntpath.dirname(place.program)
+    added = [(ntpath.join(prefix, "Library", "bin"), "the environment's Library\\bin"), (_lib(place), "torch\\lib")]
+    tools = environ.get("NVTOOLSEXT_PATH") or ntpath.join(programs, r"NVIDIA Corporation\NvToolsExt")
+    added.append((ntpath.join(tools, r"bin\x64"), "NVTOOLSEXT_PATH"))
+    if not any(name.lower().startswith("cudart64") for name in machine.list(_lib(place)).names):
+        # A build without a CUDA of its own takes the toolkit's, of the version that it was made for.
+        version = re.search(r"""^cuda\b[^=]*=\s*['"](\d+)\.(\d+)""", _version_file(machine, place), re.MULTILINE)
+        if version:
+            variable = f"CUDA_PATH_V{version[1]}_{version[2]}"
+            toolkit = rf"{programs}\NVIDIA GPU Computing Toolkit\CUDA\v{version[1]}.{version[2]}"
+            added.append((ntpath.join(environ.get(variable) or toolkit, "bin"), variable))
+    return windows.Surroundings(
+        application=ntpath.dirname(place.program),
+        system=ntpath.join(top, "System32"),
+        windows=top,
+        added=tuple(added),
+        path=_path_of(machine),
+    )
+
+
+def _lib(place: Place) -> str:
+    return ntpath.join(place.torch, "lib")
+
+
+def _version_file(machine: Machine, place: Place) -> str:
+    return machine.read(ntpath.join(place.torch, "version.py"), 65536).text
+
+
+def _path_of(machine: Machine) -> tuple[str, ...]:
+    path = next((value for name, value in machine.environ.items() if name.upper() == "PATH"), "")
+    return tuple(entry.strip('"') for entry in path.split(";") if entry.strip('"'))
+
+
+class _MachineFiles:
+    """The machine's files as the loader's rules want them, each asked for once."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._folded = machine.platform == "win32"
+        self._libraries: dict[str, Library] = {}
+        self._symbols: dict[str, Symbols] = {}
+        self._real: dict[str, str] = {}
+        self._names: dict[str, dict[str, str] | None] = {}
+
+    def find(self, folder: str, name: str) -> str | None:
+        if self._folded:
+            names = self._listed(folder)
+            found = None if names is None else names.get(name.lower(), "")
+            return ntpath.join(folder, found) if found else found
+        path = posixpath.join(folder, name)
+        stat = self._machine.stat(path)
+        return path if stat.ok else None if stat.ending == "unknown" else ""
+
+    def list(self, folder: str) -> tuple[str, ...]:
+        return self._machine.list(folder).names
+
+    def library(self, path: str) -> Library:
+        if path not in self._libraries:
+            self._libraries[path] = self._machine.library(path)
+        return self._libraries[path]
+
+    def symbols(self, path: str) -> Symbols:
+        if path not in self._symbols:
+            self._symbols[path] = self._machine.symbols(path)
+        return self._symbols[path]
+
+    def real(self, path: str) -> str:
+        return path.lower() if self._folded else self._resolved(path, 0)
+
+    def _resolved(self, path: str, links: int) -> str:
+        path = posixpath.normpath(path)
+        if path == "/" or links > 40:  # noqa: PLR2004  as many as the kernel follows
+            return path
+        if path not in self._real:
+            folder = self._resolved(posixpath.dirname(path), links)
+            here = posixpath.join(folder, posixpath.basename(path))
+            link = self._machine.read_link(here)
+            self._real[path] = self._resolved(posixpath.join(folder, link.text), links + 1) if link.ok else here
+        return self._real[path]
+
+    def _listed(self, folder: str) -> dict[str, str] | None:
+        """The names in a folder by themselves in lower case; None if nobody knows them."""
+        key = folder.lower()
+        if key not in self._names:
+            listing = self._machine.list(folder)
+            known = {name.lower(): name for name in listing.names}
+            self._names[key] = None if listing.ending == "unknown" else known
+        return self._names[key]
