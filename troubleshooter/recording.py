@@ -514,17 +514,22 @@ def _answer(entry: object) -> Answer:
 
 
 def _library(path: str, known: Mapping[str, object]) -> Library:
-    text = {key: str(known.get(key, "")) for key in ("reason", "format", "machine", "soname")}
-    lists = {key: _texts(known.get(key)) for key in ("needed", "delayed", "rpath", "runpath", "has_versions")}
-    pairs = tuple(_texts(entry) for entry in _listed(known.get("needs_versions")))
+    pairs = [_texts(entry) for entry in _listed(known.get("needs_versions"))]
     bits = known.get("bits", 64)
     return Library(
         path,
         str(known.get("ending", "ok")),
-        bits=bits if isinstance(bits, int) else 64,
-        needs_versions=tuple((pair[0], pair[1]) for pair in pairs if len(pair) == 2),  # noqa: PLR2004
-        **text,
-        **lists,
+        str(known.get("reason", "")),
+        str(known.get("format", "")),
+        str(known.get("machine", "")),
+        bits if isinstance(bits, int) else 64,
+        str(known.get("soname", "")),
+        _texts(known.get("needed")),
+        _texts(known.get("delayed")),
+        _texts(known.get("rpath")),
+        _texts(known.get("runpath")),
+        tuple((pair[0], pair[1]) for pair in pairs if len(pair) == 2),
+        _texts(known.get("has_versions")),
     )
 
 

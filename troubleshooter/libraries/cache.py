@@ -46,7 +46,7 @@ def read_ldconfig(text: str) -> Cache:
     """The same out of what `ldconfig -p` prints."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
-        if told := re.match(r"\s+(\S+) \(([^)]*)\) => (/.*\S)\s*$", line):
-            if "hwcap" not in told[2]:
-                found.setdefault(told[1], []).append(told[3])
+        told = re.match(r"\s+(\S+) \(([^)]*)\) => (/.*\S)\s*$", line)
+        if told and "hwcap" not in told[2]:
+            found.setdefault(told[1], []).append(told[3])
     return found

@@ -6,7 +6,7 @@ import io
 import mmap
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 from . import Library, Symbols, Wanted
 from .reading import Unsound
@@ -120,7 +120,7 @@ def symbols(path: str, data: mmap.mmap) -> Symbols:
 def _image(data: mmap.mmap) -> _Image:
     from elftools.elf.elffile import ELFFile
 
-    file = ELFFile(_Mapped(data))
+    file = ELFFile(cast("IO[bytes]", _Mapped(data)))
     header = file.header
     if header["e_phnum"] > _MOST_SEGMENTS:
         raise Unsound("it names too many segments")

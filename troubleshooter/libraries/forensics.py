@@ -1,4 +1,4 @@
-"""What goes wrong when torch's shared libraries are loaded: missing, broken, shadowed, of a version that does not fit."""
+"""What goes wrong when torch's libraries are loaded: missing, broken, shadowed, of a version that does not fit."""
 
 import ntpath
 import posixpath
@@ -30,7 +30,7 @@ class Findings(NamedTuple):
     taken: tuple[Taken, ...]
     unsure: tuple[str, ...]
     read: int
-    """How many libraries are loaded."""
+    """How many libraries are loaded; 0 if torch's folder has none that could be."""
 
 
 def examine_linux(files: Files, around: linux.Surroundings, place: Place) -> Findings:
@@ -50,7 +50,7 @@ def examine_linux(files: Files, around: linux.Surroundings, place: Place) -> Fin
         *_lacking_versions(process.loaded, chain),
         *_lacking_symbols(process.loaded, chain, own, files),
     ]
-    return Findings(_joined(troubles, own), chain, _unsure(chain), len(process.loaded))
+    return Findings(_joined(troubles, own), chain, _unsure(chain), _count(process.loaded, place))
 
 
 def examine_windows(files: Files, around: windows.Surroundings, place: Place) -> Findings:
@@ -73,7 +73,7 @@ def examine_windows(files: Files, around: windows.Surroundings, place: Place) ->
         *_shadowed(chain, own, files, _cause_on_windows),
         *_lacking_symbols(process.loaded, chain, own, files),
     ]
-    return Findings(_joined(troubles, own), chain, _unsure(chain), len(process.loaded))
+    return Findings(_joined(troubles, own), chain, _unsure(chain), _count(process.loaded, place))
 
 
 class _Own:
@@ -134,7 +134,7 @@ def _asked_for_later(process: linux.Process, own: _Own) -> Iterator[Taken]:
     parts = dict(own.nvidia)
     for name, path in tuple(loaded.items()):
         head = stem(name)
-        if len(head) < 4 or not own.get(name):  # noqa: PLR2004
+        if len(head) < 4 or not own.get(name):
             continue
         for part in [one for one in parts if stem(one).startswith(f"{head}_") and one not in loaded]:
             if posixpath.dirname(parts[part]) == posixpath.dirname(own.get(name)):
@@ -244,7 +244,7 @@ def _owed_by(symbol: str, file: str, name: str, needing: Library) -> bool:
         return False
     # Nothing says where a symbol without a version is expected: that of NCCL begins with its name, as those of all
     # of NVIDIA's libraries do. The longest name counts, so that cublasLt's are not asked of cublas.
-    heads = [one for one in needing.needed if len(stem(one)) > 2 and symbol.lower().startswith(stem(one).lower())]  # noqa: PLR2004
+    heads = [one for one in needing.needed if len(stem(one)) > 2 and symbol.lower().startswith(stem(one).lower())]
     return bool(heads) and max(heads, key=lambda one: len(stem(one))) == name
 
 
@@ -254,6 +254,11 @@ def _elsewhere(name: str, version: str, loaded: Mapping[str, Library], one: Take
         return False
     others = [path for path in loaded if path not in (one.by, one.path) and stem(one.name) in path]
     return any(name in files.symbols(path).defined for path in others)
+
+
+def _count(loaded: Iterable[str], place: Place) -> int:
+    paths = tuple(loaded)
+    return len(paths) if any(path.startswith(place.torch) for path in paths) else 0
 
 
 def _unsure(taken: Iterable[Taken]) -> tuple[str, ...]:

@@ -163,7 +163,9 @@ class Process:
                 asking = self.loaded.get(self._loader_of.get(asking.path, ""))
             program = self._program
             if program is not None and program.path not in visited and not program.runpath:
-                yield from (("rpath", entry, program.path, self._expand(entry, program.path)) for entry in program.rpath)
+                yield from (
+                    ("rpath", entry, program.path, self._expand(entry, program.path)) for entry in program.rpath
+                )
         if self._around.library_path:
             for entry in self._around.library_path.replace(";", ":").split(":"):
                 folder = self._expand(entry, self._program.path if self._program else "") or self._around.cwd
@@ -172,7 +174,9 @@ class Process:
                 if folder:
                     yield "library-path", entry or ".", "", folder
         if needing is not None:
-            yield from (("runpath", entry, needing.path, self._expand(entry, needing.path)) for entry in needing.runpath)
+            yield from (
+                ("runpath", entry, needing.path, self._expand(entry, needing.path)) for entry in needing.runpath
+            )
         yield "cache", "", "", ""
         yield from (("default", folder, "", folder) for folder in self.default_folders())
 

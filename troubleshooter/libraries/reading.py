@@ -70,5 +70,5 @@ def _opened(path: str, real: str, read: Callable[[mmap.mmap], Answer], kind: typ
         return kind(path, "failed", str(error))
     except (struct.error, IndexError):
         return kind(path, "failed", "the file is cut short")
-    except Exception as error:  # noqa: BLE001  the libraries that parse raise whatever a broken file makes them raise
+    except Exception as error:
         return kind(path, "failed", f"its headers cannot be read ({type(error).__name__})")

@@ -17,10 +17,11 @@ _SETS = ("api-ms-win-", "ext-ms-win-", "api-ms-onecoreuap-", "ext-ms-onecoreuap-
 KNOWN = frozenset(
     f"{name}.dll"
     for name in (
-        "advapi32 bcrypt bcryptprimitives cfgmgr32 clbcatq combase comdlg32 coml2 crypt32 difxapi gdi32 gdi32full gdiplus "
-        "imagehlp imm32 kernel32 kernelbase msctf msvcp_win msvcrt normaliz nsi ntdll ole32 oleaut32 psapi rpcrt4 sechost "
-        "setupapi shcore shell32 shlwapi ucrtbase user32 wldap32 win32u wintrust wow64 wow64cpu wow64win ws2_32"
-    ).split()
+        *("advapi32", "bcrypt", "bcryptprimitives", "cfgmgr32", "clbcatq", "combase", "comdlg32", "coml2", "crypt32"),
+        *("difxapi", "gdi32", "gdi32full", "gdiplus", "imagehlp", "imm32", "kernel32", "kernelbase", "msctf", "msvcrt"),
+        *("msvcp_win", "normaliz", "nsi", "ntdll", "ole32", "oleaut32", "psapi", "rpcrt4", "sechost", "setupapi"),
+        *("shcore", "shell32", "shlwapi", "ucrtbase", "user32", "win32u", "wintrust", "wldap32", "ws2_32"),
+    )
 )
 """Those that always come from System32: the list of the registry's KnownDLLs and what those need themselves."""
 

@@ -7,15 +7,17 @@ recording; of the live machine `look_at` is told which one the target Python fou
 import ntpath
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from ..interpreter import recorded_run
 from ..libraries import Library, Symbols, Trouble, linux, windows
 from ..libraries.cache import Cache, read_cache, read_ldconfig
 from ..libraries.forensics import Findings, Place, examine_linux, examine_windows, stem
 from ..machine import Machine
 from ..model import Claim, Source, absent, present, unknown
+from ..recording import RecordedMachine
 from ..text import clean
 
 NAME = "libraries"
@@ -29,13 +31,40 @@ _SITES = ("site-packages", "dist-packages")
 def probe(machine: Machine) -> Iterator[Claim]:
     if machine.kind == "live":
         reason = "which Python runs torch is not known"
-    elif place := find_place(machine):
+    elif place := _recorded_place(machine) or find_place(machine):
         yield from look_at(machine, place)
         return
     else:
         reason = "no torch was found in the folders where environments lie"
     for name in FACTS:
         yield unknown(name, reason, Source("probe", "file", "libraries of torch"))
+
+
+def start_looking(machine: Machine, place: Place, seconds: float = 20.0) -> Callable[[], tuple[Claim, ...]]:
+    """Begin `look_at` beside other work; the function that is returned waits for it, `seconds` at most."""
+    import threading
+
+    said: list[Claim] = []
+    fault: list[str] = []
+
+    def work() -> None:
+        try:
+            said.extend(look_at(machine, place))
+        except Exception as error:
+            fault.append(f"the probe broke: {type(error).__name__}: {error}")
+
+    # A daemon: a read of a dead network drive must not keep the process from ending.
+    thread = threading.Thread(target=work, name="probe-libraries", daemon=True)
+    thread.start()
+
+    def wait() -> tuple[Claim, ...]:
+        thread.join(seconds)
+        if not thread.is_alive() and not fault:
+            return tuple(said)
+        reason = fault[0] if fault else f"reading the libraries took longer than {seconds:g} s"
+        return tuple(unknown(name, reason, _source(place.torch)) for name in FACTS)
+
+    return wait
 
 
 def look_at(machine: Machine, place: Place) -> Iterator[Claim]:
@@ -54,9 +83,9 @@ def look_at(machine: Machine, place: Place) -> Iterator[Claim]:
 
 def claims_of(findings: Findings, place: Place) -> Iterator[Claim]:
     source = _source(place.torch)
-    if not findings.read:
+    if not findings.read and not findings.troubles:
         for name in FACTS:
-            yield unknown(name, f"no library of torch could be read in {place.torch}", source)
+            yield unknown(name, f"{clean(place.torch)} holds no library that could be read", source)
         return
     yield present("libraries.followed", findings.read, source)
     troubled = findings.troubles[:_MOST_STATED]
@@ -108,6 +137,16 @@ def place_of(interpreter: Mapping[str, Any], torch: Mapping[str, Any], python: s
     roots = tuple(map(str, interpreter.get("roots") or ()))
     program = str(interpreter.get("executable") or python)
     return Place(str(torch["folder"]), roots, program, str(interpreter.get("prefix") or ""))
+
+
+def _recorded_place(machine: Machine) -> Place | None:
+    """Where the target of a recording found its torch."""
+    if not isinstance(machine, RecordedMachine):
+        return None
+    run = recorded_run(machine.target.get("inspection") or {})
+    values = [(run.after(step) or {}).get("value") for step in ("interpreter", "torch")]
+    interpreter, torch = (value if isinstance(value, dict) else {} for value in values)
+    return place_of(interpreter, torch, run.python)
 
 
 def find_place(machine: Machine) -> Place | None:
@@ -233,7 +272,7 @@ class _MachineFiles:
 
     def _resolved(self, path: str, links: int) -> str:
         path = posixpath.normpath(path)
-        if path == "/" or links > 40:  # noqa: PLR2004  as many as the kernel follows
+        if path == "/" or links > 40:
             return path
         if path not in self._real:
             folder = self._resolved(posixpath.dirname(path), links)
