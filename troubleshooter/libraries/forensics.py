@@ -46,7 +46,7 @@ def examine_linux(files: Files, around: linux.Surroundings, place: Place) -> Fin
     beside = tuple(_asked_for_later(process, own))
     troubles = [
         *_missing_and_damaged(chain),
-        *_shadowed((*chain, *beside), own, files, _cause_on_linux),
+        *_shadowed((*chain, *beside), process.loaded, own, files, _cause_on_linux),
         *_lacking_versions(process.loaded, chain),
         *_lacking_symbols(process.loaded, chain, own, files),
     ]
@@ -70,7 +70,7 @@ def examine_windows(files: Files, around: windows.Surroundings, place: Place) ->
     troubles = [
         *_missing_and_damaged(chain),
         *(one._replace(delayed=True) for one in _missing_and_damaged(late)),
-        *_shadowed(chain, own, files, _cause_on_windows),
+        *_shadowed(chain, process.loaded, own, files, _cause_on_windows),
         *_lacking_symbols(process.loaded, chain, own, files),
     ]
     return Findings(_joined(troubles, own), chain, _unsure(chain), _count(process.loaded, place))
@@ -142,9 +142,9 @@ def _asked_for_later(process: linux.Process, own: _Own) -> Iterator[Taken]:
 
 
 def stem(name: str) -> str:
-    """cudnn_ops of libcudnn_ops.so.9, cudnn_ops of cudnn_ops64_9.dll."""
+    """cudnn_ops of libcudnn_ops.so.9 and of cudnn_ops64_9.dll, nvJitLink of nvJitLink_120_0.dll."""
     base = re.split(r"\.(?:so|dll|dylib)\b", name, maxsplit=1, flags=re.IGNORECASE)[0]
-    return re.sub(r"64(?:_[\d_]+)?$", "", base.removeprefix("lib"))
+    return re.sub(r"(?<!_)64(?:_\d+)*$|(?:_\d+){2}$", "", base.removeprefix("lib"))
 
 
 def _missing_and_damaged(taken: Iterable[Taken]) -> Iterator[Trouble]:
@@ -156,15 +156,22 @@ def _missing_and_damaged(taken: Iterable[Taken]) -> Iterator[Trouble]:
 
 
 def _shadowed(
-    taken: Iterable[Taken], own: _Own, files: Files, cause: Callable[[Taken], tuple[str, str]]
+    taken: Iterable[Taken],
+    loaded: Mapping[str, Library],
+    own: _Own,
+    files: Files,
+    cause: Callable[[Taken], tuple[str, str]],
 ) -> Iterator[Trouble]:
     for one in taken:
-        mine = own.get(one.name)
-        if mine and one.path and one.how != "loaded" and not own.holds(one.path):
-            if files.real(mine) == files.real(one.path):
-                continue
+        if not one.path or one.how == "loaded" or own.holds(one.path):
+            continue
+        # What is asked for by its path is known by its SONAME from then on.
+        library = loaded.get(one.path)
+        names = (one.name, library.soname if library else "", ntpath.basename(one.name))
+        name = next((name for name in names if own.get(name)), "")
+        if name and files.real(own.get(name)) != files.real(one.path):
             shadow, entry = cause(one)
-            yield Trouble(one.name, one.by, taken=one.path, own=mine, shadow=shadow, entry=entry)
+            yield Trouble(name, one.by, taken=one.path, own=own.get(name), shadow=shadow, entry=entry)
 
 
 def _cause_on_linux(one: Taken) -> tuple[str, str]:

@@ -109,6 +109,8 @@ class Process:
         key = by, name
         if key not in self.taken:
             taken = self._search(name, needing, by)
+            if how == "preload" and not taken.sound:
+                return taken  # the loader says so and goes on without it
             self.taken[key] = taken._replace(how=how) if how and taken.path else taken
         return self.taken[key]
 

@@ -272,7 +272,7 @@ class _MachineFiles:
 
     def _resolved(self, path: str, links: int) -> str:
         path = posixpath.normpath(path)
-        if path == "/" or links > 40:
+        if not path.strip("/.") or links > 40:
             return path
         if path not in self._real:
             folder = self._resolved(posixpath.dirname(path), links)
