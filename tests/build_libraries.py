@@ -8,7 +8,6 @@ from pathlib import Path
 
 GCC = shutil.which("gcc")
 MINGW = shutil.which("x86_64-w64-mingw32-gcc")
-MINGW_32 = shutil.which("i686-w64-mingw32-gcc")
 
 
 def elf(
@@ -58,10 +57,9 @@ def dll(
     *,
     defines: Sequence[str] = (),
     uses: Mapping[str, Sequence[str]] | None = None,
-    bits: int = 64,
 ) -> Path:
     """A DLL that exports `defines` and imports `uses`: symbols by the DLL that they are asked of."""
-    compiler = str(MINGW if bits == 64 else MINGW_32)
+    compiler = str(MINGW)
     path.parent.mkdir(parents=True, exist_ok=True)
     work = path.parent / f".{path.name}.build"
     work.mkdir()
@@ -82,9 +80,17 @@ def dll(
     lines.append("int asked(void) { return 0 %s; }" % "".join(f"+ {one}()" for one in asked))
     lines.append("int __stdcall DllMainCRTStartup(void *a, unsigned b, void *c) { return 1; }")
     (work / "code.c").write_text("\n".join(lines) + "\n")
-    entry = "DllMainCRTStartup" if bits == 64 else "_DllMainCRTStartup@12"
     subprocess.run(
-        [compiler, "-shared", "-nostdlib", f"-Wl,-e,{entry}", "-o", str(path), str(work / "code.c"), *imported],
+        [
+            compiler,
+            "-shared",
+            "-nostdlib",
+            "-Wl,-e,DllMainCRTStartup",
+            "-o",
+            str(path),
+            str(work / "code.c"),
+            *imported,
+        ],
         check=True,
         capture_output=True,
         text=True,

@@ -13,7 +13,9 @@ _MOST_FOLDERS = 200
 
 
 class Place(NamedTuple):
-    """The environment that torch lies in. `program` is the interpreter's file; empty if nobody knows it."""
+    """The environment that torch lies in. `program` is the file that runs, which for a venv of Windows is that of the
+    Python it was made with; empty if nobody knows it. `base` is the prefix of that one.
+    """
 
     torch: str
     """The folder of the package."""
@@ -21,6 +23,7 @@ class Place(NamedTuple):
     """Folders of installed packages, in the order of sys.path."""
     program: str = ""
     prefix: str = ""
+    base: str = ""
 
 
 class Findings(NamedTuple):

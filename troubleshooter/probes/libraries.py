@@ -136,7 +136,11 @@ def place_of(interpreter: Mapping[str, Any], torch: Mapping[str, Any], python: s
         return None
     roots = tuple(map(str, interpreter.get("roots") or ()))
     program = str(interpreter.get("executable") or python)
-    return Place(str(torch["folder"]), roots, program, str(interpreter.get("prefix") or ""))
+    prefix, base = (str(interpreter.get(key) or "") for key in ("prefix", "base_prefix"))
+    if interpreter.get("platform") == "win32" and base and base != prefix:
+        # The python.exe of a venv only starts the one that it was made with.
+        program = ntpath.join(base, "python.exe")
+    return Place(str(torch["folder"]), roots, program, prefix, base)
 
 
 def _recorded_place(machine: Machine) -> Place | None:
@@ -199,10 +203,12 @@ def _cache(machine: Machine) -> Cache | None:
 def around_windows(machine: Machine, place: Place) -> windows.Surroundings:
     """The folders that torch gives to the loader are those of torch/__init__.py."""
     environ = {name.upper(): value for name, value in machine.environ.items()}
-    top = environ.get("SYSTEMROOT") or r"C:\Windows"
+    root = environ.get("SYSTEMROOT") or r"C:\Windows"
     programs = environ.get("PROGRAMFILES") or r"C:\Program Files"
     prefix = place.prefix or ntpath.dirname(place.program)
-    added = [(ntpath.join(prefix, "Library", "bin"), "the environment's Library\\bin"), (_lib(place), "torch\\lib")]
+    added = [(_lib(place), "torch\\lib")]
+    for top in dict.fromkeys(filter(None, (prefix, place.base))):
+        added.append((ntpath.join(top, "Library", "bin"), "Library\\bin of the environment"))
     tools = environ.get("NVTOOLSEXT_PATH") or ntpath.join(programs, r"NVIDIA Corporation\NvToolsExt")
     added.append((ntpath.join(tools, r"bin\x64"), "NVTOOLSEXT_PATH"))
     if not any(name.lower().startswith("cudart64") for name in machine.list(_lib(place)).names):
@@ -213,9 +219,9 @@ def around_windows(machine: Machine, place: Place) -> windows.Surroundings:
             toolkit = rf"{programs}\NVIDIA GPU Computing Toolkit\CUDA\v{version[1]}.{version[2]}"
             added.append((ntpath.join(environ.get(variable) or toolkit, "bin"), variable))
     return windows.Surroundings(
-        application=ntpath.dirname(place.program),
-        system=ntpath.join(top, "System32"),
-        windows=top,
+        application=ntpath.dirname(place.program) or prefix,
+        system=ntpath.join(root, "System32"),
+        windows=root,
         added=tuple(added),
         path=_path_of(machine),
     )
