@@ -1,7 +1,9 @@
 """Which DLL Windows would take: trees of small DLLs, read here as a recording of a Windows machine."""
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -288,3 +290,142 @@ def test_a_dll_that_is_loaded_is_taken_whatever_the_folders_hold():
     process = Process(made, around)
     process.open(r"c:\a\one.dll")
     assert process.open(r"c:\b\two.dll")[0].path == r"c:\a\shared.dll"
+
+
+# --- against the loader of wine
+
+LOADER = r"""
+#include <windows.h>
+#include <stdio.h>
+#include <psapi.h>
+/* loader.exe [+FOLDER]… DLL…: loads them as torch does; what came of each, and at the end what is in the process. */
+int wmain(int count, wchar_t **given) {
+    static wchar_t path[60000], longer[65000];
+    for (int i = 1; i < count; i++) {
+        if (given[i][0] == L'+') { AddDllDirectory(given[i] + 1); continue; }
+        HMODULE module = LoadLibraryExW(given[i], NULL, 0x1100);
+        DWORD error = module ? 0 : GetLastError();
+        if (!module && error == ERROR_MOD_NOT_FOUND) {
+            longer[0] = 0;
+            for (int j = 1; j < count; j++)
+                if (given[j][0] == L'+') { wcscat(longer, given[j] + 1); wcscat(longer, L";"); }
+            GetEnvironmentVariableW(L"PATH", path, 60000);
+            wcscat(longer, path);
+            SetEnvironmentVariableW(L"PATH", longer);
+            module = LoadLibraryW(given[i]);
+            error = module ? 0 : GetLastError();
+            SetEnvironmentVariableW(L"PATH", path);
+        }
+        wprintf(L"result %lu %ls\n", error, given[i]);
+    }
+    HMODULE modules[1024];
+    DWORD size = 0;
+    EnumProcessModules(GetCurrentProcess(), modules, sizeof modules, &size);
+    for (DWORD i = 0; i < size / sizeof *modules; i++)
+        if (GetModuleFileNameW(modules[i], path, 60000)) wprintf(L"loaded %ls\n", path);
+    return 0;
+}
+"""
+
+
+class DriveZ:
+    """Files of this system as programs under wine see them."""
+
+    def __init__(self, prefix: Path) -> None:
+        self.prefix = prefix
+
+    def real(self, path: str) -> str:
+        return path.lower()
+
+    def here(self, path: str) -> Path:
+        inside = path[3:].replace("\\", "/")
+        return Path("/", inside) if path[0].lower() == "z" else self.prefix / "drive_c" / inside
+
+    def list(self, folder: str) -> tuple[str, ...]:
+        here = self.here(folder)
+        return tuple(sorted(one.name for one in here.iterdir())) if here.is_dir() else ()
+
+    def find(self, folder: str, name: str) -> str | None:
+        return next((f"{folder}\\{one}" for one in self.list(folder) if one.lower() == name.lower()), "")
+
+    def library(self, path: str) -> Library:
+        return read_library(path, str(self.here(path)))
+
+    def symbols(self, path: str):
+        return read_symbols(path, str(self.here(path)))
+
+
+@pytest.fixture(scope="module")
+def wine_prefix(tmp_path_factory):
+    prefix = tmp_path_factory.mktemp("wine")
+    variables = {"WINEPREFIX": str(prefix), "WINEDEBUG": "-all", "WINEDLLOVERRIDES": "mscoree,mshtml=;winedbg.exe=d"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WINE") and name != "DISPLAY"}
+    run = {"env": {**kept, **variables}, "stdin": subprocess.DEVNULL, "capture_output": True, "timeout": 180}
+    subprocess.run(["wineboot", "-i"], check=True, **run)
+    yield prefix, run
+    subprocess.run(["wineserver", "-k"], check=False, **run)
+
+
+@pytest.mark.wine
+@pytest.mark.skipif(MINGW is None, reason="there is no mingw to build DLLs")
+@pytest.mark.skipif(shutil.which("wine") is None, reason="there is no wine")
+@pytest.mark.parametrize("case", ["whole", "on-path", "application", "second-try", "added", "loaded", "missing"])
+def test_what_we_say_is_what_the_loader_of_wine_does(case, wine_prefix, tmp_path):
+    prefix, run = wine_prefix
+    top = tmp_path / "tree"
+    program = top / "py/python.exe"
+    program.parent.mkdir(parents=True)
+    (top / "loader.c").write_text(LOADER)
+    subprocess.run([str(MINGW), "-municode", "-o", str(program), str(top / "loader.c"), "-lpsapi"], check=True)
+    lib = top / "torch/lib"
+    dll(lib / "made_c.dll", defines=["base"])
+    dll(lib / "made_b.dll", defines=["middle"], uses={"made_c.dll": ["base"], "KERNEL32.dll": ["Sleep"]})
+    asked = {"made_b.dll": ["middle"], "made_c.dll": ["base"]}
+    if case == "on-path":
+        dll(top / "tools/made_a.dll", defines=["other"])
+        dll(top / "tools/made_c.dll", defines=["base"])
+        asked = {"made_a.dll": ["other"], **asked}
+    if case == "application":
+        dll(top / "py/made_c.dll", defines=["base"])
+    if case == "second-try":
+        # Wine keeps what it had loaded when another DLL is missing, Windows does not: here there is nothing to keep.
+        dll(top / "py/made_c.dll", defines=["base"])
+        dll(top / "tools/made_a.dll", defines=["other"], uses={"made_c.dll": ["base"]})
+        asked = {"made_a.dll": ["other"]}
+    if case == "added":
+        dll(top / "added/made_e.dll", defines=["extra"])
+        dll(top / "tools/made_e.dll", defines=["extra"])
+        asked = {"made_e.dll": ["extra"], **asked}
+    if case == "missing":
+        dll(lib / "made_x.dll", uses={"made_nowhere.dll": ["nothing"], **asked})
+    dll(lib / "made_top.dll", uses=asked)
+    if case == "loaded":
+        dll(top / "first/made_c.dll", defines=["base"])
+    order = [top / "first/made_c.dll"] if case == "loaded" else []
+    order += [lib / "made_x.dll"] if case == "missing" else []
+    order += [lib / "made_top.dll", lib / "made_b.dll"]
+
+    def as_windows(path: Path) -> str:
+        return "Z:" + str(path).replace("/", "\\")
+
+    added = [as_windows(lib), *([as_windows(top / "added")] if case == "added" else [])]
+    variables = {**run["env"], "WINEPATH": as_windows(top / "tools")}
+    argv = ["wine", str(program), *(f"+{one}" for one in added), *map(as_windows, order)]
+    said = subprocess.run(argv, check=True, **{**run, "env": variables}).stdout.decode("utf-8", "replace")
+    lines = [line.rstrip("\r").split(" ", 1) for line in said.splitlines()]
+    theirs = {rest.lower() for word, rest in lines if word == "loaded" and "\\tree\\" in rest}
+    results = {rest.split(" ", 1)[1].lower(): int(rest.split(" ", 1)[0]) for word, rest in lines if word == "result"}
+
+    around = Surroundings(
+        as_windows(program.parent),
+        r"C:\windows\system32",
+        r"C:\windows",
+        tuple((one, "") for one in added),
+        (as_windows(top / "tools"), r"C:\windows\system32", r"C:\windows"),
+    )
+    process = Process(DriveZ(prefix), around, as_windows(program))
+    ours = {as_windows(path).lower(): process.open(as_windows(path)) for path in order}
+    assert {path.lower() for path in process.loaded if "\\tree\\" in path} == theirs
+    for path, taken in ours.items():
+        assert (results[path] == 126) == any(one.how == "missing" for one in taken), (path, taken)
+    assert sum(results.values()) == (126 if case == "missing" else 0)
