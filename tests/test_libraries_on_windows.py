@@ -117,7 +117,7 @@ def test_a_missing_visual_cpp_runtime_is_named_with_who_needs_it(windows):
     (windows.root / "Windows/System32/VCRUNTIME140_1.dll").unlink()
     found = told(windows, "VCRUNTIME140_1.dll")
     assert (found["library.missing"], found["library.missing_later"]) == (True, False)
-    assert found["library.needed_by"] == rf"C:\py\Lib\site-packages\torch\lib\c10.dll"
+    assert found["library.needed_by"] == r"C:\py\Lib\site-packages\torch\lib\c10.dll"
     assert found["library.family"] == "VCRUNTIME140_1"
 
 

@@ -87,6 +87,7 @@ class _Own:
         self.join = ntpath.join if folded else posixpath.join
         self.folded = folded
         self._files = files
+        self._top = place.torch
         self.torch: dict[str, str] = {}
         self.nvidia: dict[str, str] = {}
         self._add(self.torch, self.join(place.torch, "lib"))
@@ -105,6 +106,12 @@ class _Own:
     def holds(self, path: str) -> bool:
         """The file is one of the environment's, be it by another way."""
         return self._folder(path) in self.folders or self._folder(self._files.real(path)) in self.folders
+
+    def same_package(self, first: str, second: str) -> bool:
+        """Both lie in one folder, or in torch's."""
+        return self._folder(first) == self._folder(second) or all(
+            path.startswith(self._top) for path in (first, second)
+        )
 
     def _add(self, found: dict[str, str], folder: str) -> None:
         for name in self._files.list(folder):
@@ -219,12 +226,12 @@ def _lacking_versions(loaded: Mapping[str, Library], taken: Iterable[Taken]) -> 
 def _lacking_symbols(
     loaded: Mapping[str, Library], taken: Iterable[Taken], own: _Own, files: Files
 ) -> Iterator[Trouble]:
-    """A symbol that one package's library wants of another package's. Within a folder all comes from one package."""
+    """A symbol that one package's library wants of another package's; within a package all is of one build."""
     for one in taken:
         needing, given = loaded.get(one.by), loaded.get(one.path)
         if needing is None or given is None or not (own.get(one.name) or own.get(given.soname) or _from_a_search(one)):
             continue
-        if _same_folder(one.by, one.path, own) or not (own.holds(one.by) or own.holds(one.path)):
+        if own.same_package(one.by, one.path) or not (own.holds(one.by) or own.holds(one.path)):
             continue
         wanted, has = files.symbols(one.by), files.symbols(one.path)
         if not (wanted.ok and has.ok):
@@ -240,11 +247,6 @@ def _lacking_symbols(
 
 def _from_a_search(one: Taken) -> bool:
     return one.how in ("rpath", "runpath", "library-path", "preload", "added", "search-path", "own-folder")
-
-
-def _same_folder(first: str, second: str, own: _Own) -> bool:
-    dirname = ntpath.dirname if own.folded else posixpath.dirname
-    return dirname(first) == dirname(second)
 
 
 def _owed_by(symbol: str, file: str, name: str, needing: Library) -> bool:

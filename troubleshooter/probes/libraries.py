@@ -206,9 +206,9 @@ def around_windows(machine: Machine, place: Place) -> windows.Surroundings:
     root = environ.get("SYSTEMROOT") or r"C:\Windows"
     programs = environ.get("PROGRAMFILES") or r"C:\Program Files"
     prefix = place.prefix or ntpath.dirname(place.program)
+    prefixes = dict.fromkeys(filter(None, (prefix, place.base)))
     added = [(_lib(place), "torch\\lib")]
-    for top in dict.fromkeys(filter(None, (prefix, place.base))):
-        added.append((ntpath.join(top, "Library", "bin"), "Library\\bin of the environment"))
+    added += [(ntpath.join(top, "Library", "bin"), "Library\\bin of the environment") for top in prefixes]
     tools = environ.get("NVTOOLSEXT_PATH") or ntpath.join(programs, r"NVIDIA Corporation\NvToolsExt")
     added.append((ntpath.join(tools, r"bin\x64"), "NVTOOLSEXT_PATH"))
     if not any(name.lower().startswith("cudart64") for name in machine.list(_lib(place)).names):
