@@ -17,7 +17,8 @@ from troubleshooter.libraries import Library, linux, read_library, read_symbols
 from troubleshooter.libraries.cache import read_cache, read_ldconfig
 from troubleshooter.libraries.forensics import Place, stem
 from troubleshooter.machine import LiveMachine, Machine, RootMachine
-from troubleshooter.model import PRESENT, Claim
+from troubleshooter.model import PRESENT, Claim, Request
+from troubleshooter.pipeline import check
 from troubleshooter.probes import libraries
 from troubleshooter.recording import RecordedMachine, RecordingMachine
 
@@ -495,3 +496,88 @@ def test_the_c_library_has_the_versions_that_the_interpreter_asks_for():
 )
 def test_the_family_of_a_library_is_in_its_name(name, family):
     assert stem(name) == family
+
+
+# --- from the tree to the diagnosis
+
+
+def nvjitlink_by_variable(tree):
+    with_cusparse(tree)
+    elf(tree.root / "usr/local/cuda-12.1/lib64/libnvJitLink.so.12", versions={"libnvJitLink.so.12": OLD})
+    tree.variables["LD_LIBRARY_PATH"] = "/usr/local/cuda-12.1/lib64"
+    return "nvjitlink-mismatch", "LD_LIBRARY_PATH", "/usr/local/cuda-12.1/lib64/libnvJitLink.so.12"
+
+
+def nvjitlink_by_conda(tree):
+    conda = tree.root / "opt/conda"
+    tree.site = conda / "lib/python3.11/site-packages"
+    tree.torch = tree.site / "torch/lib"
+    jit = tree.nvidia("nvjitlink", "libnvJitLink.so.12", versions={"libnvJitLink.so.12": NEW})
+    sparse = tree.nvidia("cusparse", "libcusparse.so.12", uses=["__nvJitLinkComplete_12_4"], needs=[jit])
+    tree.finish([sparse], runpath="")
+    elf(conda / "lib/libnvJitLink.so.12", versions={"libnvJitLink.so.12": OLD})
+    elf(conda / "bin/python3", rpath="$ORIGIN/../lib")
+    tree.variables["CONDA_PREFIX"] = "/opt/conda"
+    return "nvjitlink-mismatch", "RPATH of /opt/conda/bin/python3", "/opt/conda/lib/libnvJitLink.so.12"
+
+
+def cublas_by_preload(tree):
+    lt = tree.nvidia("cublas", "libcublasLt.so.11", versions={"libcublasLt.so.11": ["cublasLtHSHMatmulAlgoInit"]})
+    blas = tree.nvidia(
+        "cublas", "libcublas.so.11", uses=["cublasLtHSHMatmulAlgoInit"], needs=[lt], runpath="$ORIGIN", defines=["x"]
+    )
+    tree.finish([blas, lt])
+    elf(tree.root / "opt/old/libcublasLt.so.11", versions={"libcublasLt.so.11": ["cublasLtCreate"]})
+    tree.variables["LD_PRELOAD"] = "/opt/old/libcublasLt.so.11"
+    return "cublas-mismatch", "LD_PRELOAD", "/opt/old/libcublasLt.so.11"
+
+
+def cudnn_by_variable(tree):
+    dnn = tree.nvidia("cudnn", "libcudnn.so.8", versions={"libcudnn.so.8": ["cudnnCreate", "cudnnBackendExecute"]})
+    tree.finish([dnn], uses=["cudnnBackendExecute"])
+    elf(tree.root / "opt/cudnn/lib/libcudnn.so.8", versions={"libcudnn.so.8": ["cudnnCreate"]})
+    tree.variables["LD_LIBRARY_PATH"] = "/opt/cudnn/lib"
+    # The variable is the cause, and the mismatch what it brings about.
+    return "library-path-pollution", "LD_LIBRARY_PATH", "/opt/cudnn/lib/libcudnn.so.8"
+
+
+def cudnn_of_another_generation(tree):
+    wanted = elf(tree.root.parent / "build/libcudnn.so.9", defines=["cudnnCreate"])
+    tree.nvidia("cudnn", "libcudnn.so.8", defines=["cudnnCreate"])
+    tree.finish([wanted])
+    return "cudnn-missing", "libcudnn.so.9", f"/{SITE}/torch/lib/libtorch_global_deps.so"
+
+
+def nccl_of_an_older_package(tree):
+    nccl = tree.nvidia("nccl", "libnccl.so.2", defines=["ncclSend"])
+    tree.finish([nccl], uses=["ncclCommRegister"])
+    return "nccl-mismatch", "ncclCommRegister", f"/{SITE}/nvidia/nccl/lib/libnccl.so.2"
+
+
+def damaged_by_a_broken_download(tree):
+    jit, _ = with_cusparse(tree)
+    jit.write_bytes(jit.read_bytes()[:5000])
+    return "torch-install-broken", "cut short", f"/{SITE}/nvidia/nvjitlink/lib/libnvJitLink.so.12"
+
+
+@WITH_GCC
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        nvjitlink_by_variable,
+        nvjitlink_by_conda,
+        cublas_by_preload,
+        cudnn_by_variable,
+        cudnn_of_another_generation,
+        nccl_of_an_older_package,
+        damaged_by_a_broken_download,
+    ],
+    ids=lambda one: one.__name__,
+)
+def test_the_first_diagnosis_names_the_file_and_what_led_to_it(tree, knowledge, break_it):
+    first, cause, file = break_it(tree)
+    report = check(Request(confirm="no", engine="python"), knowledge, tree.machine())
+    assert [(one.id, one.confidence > 0.5) for one in report.diagnoses][:1] == [(first, True)]
+    counted = " ".join(one.because for one in report.diagnoses[0].evidence if one.supports)
+    assert cause in counted
+    assert file in counted
