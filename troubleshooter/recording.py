@@ -9,6 +9,7 @@ from . import commands
 from .errors import UsageError
 from .interpreter import script_of
 from .libraries import Library, Symbols, Wanted
+from .libraries.cache import read_cache
 from .machine import (
     ENGLISH,
     OUTPUT_LIMIT,
@@ -280,7 +281,6 @@ class RecordingMachine:
         self._registry: dict[str, object] = {}
         self._versions: dict[str, str] = {}
         self._libraries: dict[str, dict[str, object]] = {}
-        self._binaries: dict[str, str] = {}
         self._programs: dict[str, str] = {}
         self._missing: set[str] = set()
         self._answers: dict[tuple[str, ...], Answer] = {}
@@ -306,7 +306,6 @@ class RecordingMachine:
             **({"registry": dict(sorted(self._registry.items()))} if self._registry else {}),
             **({"versions": dict(sorted(self._versions.items()))} if self._versions else {}),
             "libraries": dict(sorted(self._libraries.items())),
-            "binaries": dict(sorted(self._binaries.items())),
             "missing": sorted(self._missing),
             "programs": dict(sorted(self._programs.items())),
             "commands": answers,
@@ -336,11 +335,11 @@ class RecordingMachine:
         return reading
 
     def read_bytes(self, path: str, limit_bytes: int = READ_LIMIT) -> Bytes:
-        import base64
-
         found = self._machine.read_bytes(path, limit_bytes)
-        if found.ok:
-            self._binaries[path] = base64.b64encode(found.data).decode("ascii")
+        if found.ok and (cache := read_cache(found.data)) is not None:
+            # As the text that a program prints of it: bytes cannot be made neutral before they are shared.
+            text = "".join(f"\t{name} (libc6) => {one}\n" for name, paths in cache.items() for one in paths)
+            self._answers["ldconfig", "-p"] = Answer("ldconfig", ("ldconfig", "-p"), "ok", 0, text=text)
         elif found.missing:
             self._missing.add(path)
         return found
