@@ -161,11 +161,13 @@ def find_place(machine: Machine) -> Place | None:
         candidates = [(prefix, ntpath.join(prefix, "Lib", "site-packages")) for prefix in prefixes if prefix]
         join, program = ntpath.join, "python.exe"
     else:
-        tops = ("/opt", "/root", "/home", "/srv", "/workspace", "/app")
+        # A recording holds what was asked for and no more; all of a folder can be searched.
+        wide = machine.kind == "folder"
+        tops = ("/opt", "/root", "/home", "/srv", "/workspace", "/app") if wide else ()
         for top in tops:
             folders += [f"{top}/{name}" for name in machine.list(top).names[:50]]
         folders += [f"{folder}/{name}" for folder in tuple(folders) for name in (".venv", "venv", "env") if folder]
-        folders += ["/usr/local", "/usr", "/opt/conda"]
+        folders += ["/usr/local", "/usr", "/opt/conda"] if wide else []
         candidates = []
         for prefix in dict.fromkeys(filter(None, folders)):
             for version in machine.list(f"{prefix}/lib").names:
