@@ -240,9 +240,10 @@ def test_a_recording_of_a_tree_says_what_the_tree_said(tree):
     with_cusparse(tree)
     elf(tree.root / "usr/local/cuda-12.1/lib64/libnvJitLink.so.12", versions={"libnvJitLink.so.12": OLD})
     tree.variables["LD_LIBRARY_PATH"] = "/usr/local/cuda-12.1/lib64"
+    tree.variables["VIRTUAL_ENV"] = "/opt/venv"
     recording = RecordingMachine(tree.machine())
     live = list(libraries.probe(recording))
-    kept = json.loads(json.dumps(recording.recording(["LD_LIBRARY_PATH"])))
+    kept = json.loads(json.dumps(recording.recording(["LD_LIBRARY_PATH", "VIRTUAL_ENV"])))
     assert list(libraries.probe(RecordedMachine(kept))) == live
     assert len(live) > 10
 
