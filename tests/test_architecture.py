@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "troubleshooter"
 LAYERS = [
     ["model", "text", "credentials"],
     ["errors", "versions", "privacy"],
-    ["windows_job", "windows_system", "outputs"],
+    ["windows_job", "windows_system", "outputs", "libraries"],
     ["commands"],
     ["machine"],
     ["interpreter", "settle"],
@@ -36,6 +36,8 @@ ALLOWED = {
     "torch": {"target/"},
     "subprocess": {"commands.py", "target/collect.py"},
     "dataclasses": set(),
+    "elftools": {"libraries/elf.py"},
+    "pefile": {"libraries/pe.py"},
 }
 
 

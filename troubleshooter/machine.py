@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from . import commands
 from .commands import OUTPUT_LIMIT, Answer, end_all
 from .errors import UsageError
+from .libraries import Library, Symbols, read_library, read_symbols
 from .model import Location, Source
 from .text import clean, decode
 from .windows_system import RegistryValue, read_file_version, read_registry
@@ -23,6 +24,7 @@ __all__ = [
     "OUTPUT_LIMIT",
     "READ_LIMIT",
     "Answer",
+    "Bytes",
     "Listing",
     "LiveMachine",
     "Machine",
@@ -70,6 +72,23 @@ class Reading(NamedTuple):
     @property
     def source(self) -> Source:
         return Source("probe", "file", file=self.path)
+
+
+class Bytes(NamedTuple):
+    """A file's bytes; the endings of `Reading`."""
+
+    path: str
+    ending: str
+    data: bytes = b""
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.ending == "ok"
+
+    @property
+    def missing(self) -> bool:
+        return self.ending == "missing"
 
 
 class Listing(NamedTuple):
@@ -177,6 +196,13 @@ class Machine(Protocol):
 
     def read(self, path: str, limit_bytes: int = READ_LIMIT) -> Reading: ...
 
+    def read_bytes(self, path: str, limit_bytes: int = READ_LIMIT) -> Bytes: ...
+
+    def library(self, path: str) -> Library:
+        """What the headers of a shared library say: its file may have a gigabyte, and no recording could hold it."""
+
+    def symbols(self, path: str) -> Symbols: ...
+
     def read_link(self, path: str) -> Reading: ...
 
     def list(self, path: str) -> Listing: ...
@@ -228,6 +254,15 @@ class LiveMachine:
 
     def read(self, path: str, limit_bytes: int = READ_LIMIT) -> Reading:
         return _read(path, path, limit_bytes)
+
+    def read_bytes(self, path: str, limit_bytes: int = READ_LIMIT) -> Bytes:
+        return _read_bytes(path, path, limit_bytes)
+
+    def library(self, path: str) -> Library:
+        return read_library(path, path)
+
+    def symbols(self, path: str) -> Symbols:
+        return read_symbols(path, path)
 
     def read_link(self, path: str) -> Reading:
         try:
@@ -321,15 +356,32 @@ class RootMachine:
         )
 
     def read(self, path: str, limit_bytes: int = READ_LIMIT) -> Reading:
+        real, ending, reason = self._file(path)
+        return Reading(path, ending, reason=reason) if ending else _read(path, real, limit_bytes)
+
+    def read_bytes(self, path: str, limit_bytes: int = READ_LIMIT) -> Bytes:
+        real, ending, reason = self._file(path)
+        return Bytes(path, ending, reason=reason) if ending else _read_bytes(path, real, limit_bytes)
+
+    def library(self, path: str) -> Library:
+        real, ending, reason = self._file(path)
+        return Library(path, ending, reason) if ending else read_library(path, real)
+
+    def symbols(self, path: str) -> Symbols:
+        real, ending, reason = self._file(path)
+        return Symbols(path, ending, reason) if ending else read_symbols(path, real)
+
+    def _file(self, path: str) -> tuple[str, str, str]:
+        """(the file of this computer, "", "") or ("", ending, reason)."""
         parts, real, trouble = self._resolve(path)
         if trouble:
-            return Reading(path, trouble[0], reason=trouble[1])
+            return "", *trouble
         entry = self._manifest.get(parts, {})
         if not _open_to_all(entry, 0o4):
-            return Reading(path, "denied", reason="its mode lets only its owner read it")
+            return "", "denied", "its mode lets only its owner read it"
         if entry.get("type", "file") not in ("file", "regular"):
-            return Reading(path, "failed", reason=f"it is no file but a {entry['type']}")
-        return _read(path, real, limit_bytes)
+            return "", "failed", f"it is no file but a {entry['type']}"
+        return real, "", ""
 
     def read_link(self, path: str) -> Reading:
         parts, real, trouble = self._resolve(path, follow_last=False)
@@ -522,13 +574,18 @@ def _ending(error: Exception) -> tuple[str, str, str]:
 
 
 def _read(path: str, real: str, limit_bytes: int) -> Reading:
+    found = _read_bytes(path, real, limit_bytes)
+    return Reading(path, found.ending, decode(found.data) if found.data else "", found.reason)
+
+
+def _read_bytes(path: str, real: str, limit_bytes: int) -> Bytes:
     # Non-blocking: a pipe or a device in the file's place must not hold us.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOCTTY", 0)
     try:
         descriptor = os.open(real, flags)
         try:
             if not modes.S_ISREG(os.fstat(descriptor).st_mode):
-                return Reading(path, "failed", reason="it is no plain file")
+                return Bytes(path, "failed", reason="it is no plain file")
             data = bytearray()
             while len(data) <= limit_bytes and (
                 chunk := os.read(descriptor, min(1 << 20, limit_bytes + 1 - len(data)))
@@ -538,11 +595,12 @@ def _read(path: str, real: str, limit_bytes: int) -> Reading:
             os.close(descriptor)
     except (OSError, ValueError) as error:
         if getattr(error, "errno", 0) == errno.EISDIR:
-            return Reading(path, "failed", reason="it is no plain file")
-        return Reading(path, *_ending(error))
+            return Bytes(path, "failed", reason="it is no plain file")
+        ending, _, reason = _ending(error)
+        return Bytes(path, ending, reason=reason)
     if len(data) > limit_bytes:
-        return Reading(path, "too-large", decode(bytes(data[:limit_bytes])), f"it is larger than {limit_bytes} bytes")
-    return Reading(path, "ok", decode(bytes(data)))
+        return Bytes(path, "too-large", bytes(data[:limit_bytes]), f"it is larger than {limit_bytes} bytes")
+    return Bytes(path, "ok", bytes(data))
 
 
 def _stat(path: str, found: os.stat_result, readable: bool, writable: bool) -> Stat:

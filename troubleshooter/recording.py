@@ -8,11 +8,14 @@ from typing import Any
 from . import commands
 from .errors import UsageError
 from .interpreter import script_of
+from .libraries import Library, Symbols, Wanted
+from .libraries.cache import read_cache
 from .machine import (
     ENGLISH,
     OUTPUT_LIMIT,
     READ_LIMIT,
     Answer,
+    Bytes,
     Listing,
     Machine,
     Reading,
@@ -58,9 +61,10 @@ class RecordedMachine:
     `platform` as `sys.platform`; `environment`; `files` {path: text, or an object with ending, text, reason};
     `links` {path: target}; `listings` {folder: names}; `stats` {path: the fields of `Stat`}; `missing` paths and
     program names that are not there, with all below them; `programs` {name: path}; `commands` with the fields of
-    `Answer`; `registry` {key: {values, keys}, or {ending, reason}}; `versions` {path: version}. What a recording does
-    not mention is unknown, and a folder is listed by what is known below it. Names of a Windows machine are alike in
-    any case, and with either slash.
+    `Answer`; `libraries` {path: the fields of `Library`, and of `Symbols` where they were asked for}; `binaries`
+    {path: base64}; `registry` {key: {values, keys}, or {ending, reason}}; `versions` {path: version}. What a recording
+    does not mention is unknown, and a folder is listed by what is known below it. Names of a Windows machine are alike
+    in any case, and with either slash.
     """
 
     kind = "recording"
@@ -79,10 +83,17 @@ class RecordedMachine:
         self._missing = frozenset(self._name(str(path)) for path in _sequence(data, "missing"))
         self._registry = {key.lower(): value for key, value in _mapping(data, "registry").items()}
         self._versions = self._named(_mapping(data, "versions"))
+        self._libraries = self._named(_mapping(data, "libraries"))
+        self._binaries = self._named(_mapping(data, "binaries"))
         self._programs = {key: str(value) for key, value in _mapping(data, "programs").items()}
         self._answers = tuple(_answer(entry) for entry in _sequence(data, "commands"))
         self._known = (
-            frozenset(self._files) | frozenset(self._links) | frozenset(self._listings) | frozenset(self._stats)
+            frozenset(self._files)
+            | frozenset(self._links)
+            | frozenset(self._listings)
+            | frozenset(self._stats)
+            | frozenset(self._libraries)
+            | frozenset(self._binaries)
         )
 
     def _name(self, path: str) -> str:
@@ -103,6 +114,39 @@ class RecordedMachine:
         if isinstance(known, Mapping):
             return Reading(path, *(str(known.get(key, "")) for key in ("ending", "text", "reason")))
         return Reading(path, *self._absent(path))
+
+    def read_bytes(self, path: str, limit_bytes: int = READ_LIMIT) -> Bytes:
+        import base64
+
+        known = self._binaries.get(self._name(path))
+        if known is None:
+            ending, _, reason = self._absent(path)
+            return Bytes(path, ending, reason=reason)
+        try:
+            data = base64.b64decode(str(known), validate=True)
+        except ValueError:
+            return Bytes(path, "failed", reason="the recording's bytes are no base64")
+        if len(data) > limit_bytes:
+            return Bytes(path, "too-large", data[:limit_bytes], f"it is larger than {limit_bytes} bytes")
+        return Bytes(path, "ok", data)
+
+    def library(self, path: str) -> Library:
+        known = self._libraries.get(self._name(path))
+        if not isinstance(known, Mapping):
+            ending, _, reason = self._absent(path)
+            return Library(path, ending, reason)
+        return _library(path, known)
+
+    def symbols(self, path: str) -> Symbols:
+        known = self._libraries.get(self._name(path))
+        if not isinstance(known, Mapping) or not {"wanted", "defined"} & set(known):
+            return Symbols(path, "unknown", _NOT_SAID)
+        return Symbols(
+            path,
+            "ok",
+            wanted=tuple(Wanted(*_texts(entry)[:3]) for entry in _listed(known.get("wanted"))),
+            defined=frozenset(map(str, _listed(known.get("defined")))),
+        )
 
     def read_link(self, path: str) -> Reading:
         known = self._links.get(self._name(path))
@@ -126,7 +170,7 @@ class RecordedMachine:
         known = self._stats.get(name)
         if isinstance(known, Mapping):
             return _stat(path, known)
-        if name in self._files or name in self._links:
+        if name in self._files or name in self._links or name in self._libraries or name in self._binaries:
             return Stat(path, "ok", "file", 0o644, readable=True)
         if self.list(path).ok:
             return Stat(path, "ok", "directory", 0o755, readable=True)
@@ -236,6 +280,7 @@ class RecordingMachine:
         self._stats: dict[str, object] = {}
         self._registry: dict[str, object] = {}
         self._versions: dict[str, str] = {}
+        self._libraries: dict[str, dict[str, object]] = {}
         self._programs: dict[str, str] = {}
         self._missing: set[str] = set()
         self._answers: dict[tuple[str, ...], Answer] = {}
@@ -260,6 +305,7 @@ class RecordingMachine:
             "stats": dict(sorted(self._stats.items())),
             **({"registry": dict(sorted(self._registry.items()))} if self._registry else {}),
             **({"versions": dict(sorted(self._versions.items()))} if self._versions else {}),
+            "libraries": dict(sorted(self._libraries.items())),
             "missing": sorted(self._missing),
             "programs": dict(sorted(self._programs.items())),
             "commands": answers,
@@ -287,6 +333,32 @@ class RecordingMachine:
             plain = {"ending": reading.ending, "text": reading.text, "reason": reading.reason}
             self._files[path] = reading.text if reading.ok else plain
         return reading
+
+    def read_bytes(self, path: str, limit_bytes: int = READ_LIMIT) -> Bytes:
+        found = self._machine.read_bytes(path, limit_bytes)
+        if found.ok and (cache := read_cache(found.data)) is not None:
+            # As the text that a program prints of it: bytes cannot be made neutral before they are shared.
+            text = "".join(f"\t{name} (libc6) => {one}\n" for name, paths in cache.items() for one in paths)
+            self._answers["ldconfig", "-p"] = Answer("ldconfig", ("ldconfig", "-p"), "ok", 0, text=text)
+        elif found.missing:
+            self._missing.add(path)
+        return found
+
+    def library(self, path: str) -> Library:
+        library = self._machine.library(path)
+        if library.missing:
+            self._missing.add(path)
+        elif library.ending != "unknown":
+            said = {key: value for key, value in library._asdict().items() if value and key != "path"}
+            self._libraries.setdefault(path, {}).update(said)
+        return library
+
+    def symbols(self, path: str) -> Symbols:
+        symbols = self._machine.symbols(path)
+        if symbols.ok:
+            said = {"wanted": [list(one) for one in symbols.wanted], "defined": sorted(symbols.defined)}
+            self._libraries.setdefault(path, {}).update(said)
+        return symbols
 
     def read_link(self, path: str) -> Reading:
         reading = self._machine.read_link(path)
@@ -438,6 +510,34 @@ def _answer(entry: object) -> Answer:
         str(entry.get("reason", "")),
         dropped if isinstance(dropped, int) else 0,
     )
+
+
+def _library(path: str, known: Mapping[str, object]) -> Library:
+    pairs = [_texts(entry) for entry in _listed(known.get("needs_versions"))]
+    bits = known.get("bits", 64)
+    return Library(
+        path,
+        str(known.get("ending", "ok")),
+        str(known.get("reason", "")),
+        str(known.get("format", "")),
+        str(known.get("machine", "")),
+        bits if isinstance(bits, int) else 64,
+        str(known.get("soname", "")),
+        _texts(known.get("needed")),
+        _texts(known.get("delayed")),
+        _texts(known.get("rpath")),
+        _texts(known.get("runpath")),
+        tuple((pair[0], pair[1]) for pair in pairs if len(pair) == 2),
+        _texts(known.get("has_versions")),
+    )
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, _listed(value)))
 
 
 def _stat(path: str, known: Mapping[str, object]) -> Stat:

@@ -5,7 +5,7 @@ It may crash, hang or print rubbish; what comes back are claims, and the texts i
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .. import versions
@@ -21,6 +21,7 @@ from ..interpreter import (
 from ..machine import Machine
 from ..model import Claim, Source, Transcript, Value, absent, present, unknown
 from ..text import clean
+from .libraries import place_of, start_looking
 from .other_pythons import others_with_torch
 
 NAME = "python-target"
@@ -58,6 +59,7 @@ IMPORT_FACTS = (
     "torch.cuda_available",
     "torch.device_count",
     "torch.cuda_error",
+    "torch.loaded_libraries",
 )
 FACTS = (
     *PYTHON_FACTS,
@@ -183,12 +185,21 @@ def probe_target(
         return run_script(machine, python, script, seconds=seconds, alive_limit=alive_limit, env=env, cwd=cwd)
 
     inspection = ask("inspect_environment.py")
+    read_libraries = _libraries(machine, python, inspection)
     # With no torch in sight an import would say the same more slowly, and an interpreter that cannot run our lines
     # once would only take its time limit again.
     imported = None if has_no_torch(inspection) or not inspection.events else ask("import_torch.py")
     said = list(claims_of_target(inspection, imported, machine.environ, slow))
     said += _others(machine, python, inspection)
+    said += read_libraries()
     return tuple(said)
+
+
+def _libraries(machine: Machine, python: str, inspection: ScriptRun) -> Callable[[], tuple[Claim, ...]]:
+    """Follow the loader through torch's libraries while the target imports them."""
+    place = place_of(_value(inspection.after("interpreter")), _value(inspection.after("torch")), python)
+    # The interpreter that was named runs on this computer, whatever folder or recording is looked at beside it.
+    return start_looking(machine, place) if place and machine.kind == "live" else tuple
 
 
 def claims_of_target(
@@ -371,6 +382,7 @@ def _of_import(run: ScriptRun, environ: Mapping[str, str], slow: float) -> Said:
         yield unknown("torch.import_slow", "the import did not come to an end", source)
 
     yield from _transcripts(run)
+    yield _loaded_libraries(run, source)
     died = f"import torch {run.how_it_died()}" if ending != "ok" else f"the step {step} {run.how_it_died()}"
     if ending != "ok":
         for name in ("torch.archs", "torch.cuda_available", "torch.device_count", "torch.cuda_error"):
@@ -426,6 +438,14 @@ def _of_step(event: Mapping[str, Any] | None, key: str, name: str, source: Sourc
         yield present(name, value, source)
     else:
         yield unknown(name, _why_not(event, died), source)
+
+
+def _loaded_libraries(run: ScriptRun, source: Source) -> Claim:
+    event = run.after("loaded-libraries")
+    files = _value(event).get("files")
+    if not isinstance(files, list):
+        return unknown("torch.loaded_libraries", _why_not(event, "the import did not come to an end"), source)
+    return _texts("torch.loaded_libraries", files, source)
 
 
 def _cuda_error(run: ScriptRun, source: Source, died: str) -> Claim:

@@ -1,14 +1,24 @@
 """Import torch step by step and ask it what it sees. It may crash, hang, exit or print at any point.
 
-Steps: import-torch, read-version, is-available, device-count, list-archs, cuda-init, then device for each GPU.
+Steps: import-torch, loaded-libraries, read-version, is-available, device-count, list-archs, cuda-init, then device for each GPU.
 Imports nothing itself but what is built into the interpreter, as `channel.py` explains.
 """
 
+import os
 import sys
+
+TELLING = (
+    "c10", "cublas", "cuda", "cudnn", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse", "gcc_s", "gomp",
+    "iomp", "libomp", "mkl", "msvcp", "nccl", "npp", "nvfatbin", "nvidia", "nvjitlink", "nvjpeg", "nvml", "nvperf",
+    "nvrtc", "nvshmem", "nvtoolsext", "nvtx", "openblas", "shm", "stdc++", "torch", "vcomp", "vcruntime", "zlibwapi",
+)  # fmt: skip
+MOST_LIBRARIES = 200
 
 
 def main(channel, arguments):
     done, _ = channel.step("import-torch", lambda: {"file": text(getattr(load(), "__file__", None))})
+    # After a failure too: what was loaded until then may be the cause.
+    channel.step("loaded-libraries", lambda: {"files": loaded_libraries(channel)})
     if not done:
         return
     torch = sys.modules["torch"]
@@ -43,6 +53,46 @@ def need(channel, torch, path):
 
 def text(value):
     return None if value is None else str(value)
+
+
+def loaded_libraries(channel):
+    """The files of this process whose names say that they are of CUDA, torch, OpenMP or the C++ runtime."""
+    if os.name == "nt":
+        paths = loaded_modules(channel.from_stdlib("ctypes"))
+    else:
+        paths = mapped_files(channel)
+    names = [(path.replace("\\", "/").rsplit("/", 1)[-1].lower(), path) for path in paths]
+    return [path for name, path in names if any(part in name for part in TELLING)][:MOST_LIBRARIES]
+
+
+def mapped_files(channel):
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            lines = file.read(1 << 23).splitlines()
+    except (IOError, OSError):
+        raise channel.Skipped("there is no /proc/self/maps")
+    found = {}
+    for line in lines:
+        path = line[line.find(b"/") :] if b"/" in line else b""
+        # A file whose code is mapped is loaded; data files are mapped without the right to execute.
+        if path and b"x" in line.split(b" ", 2)[1]:
+            found[path.decode("utf-8", "replace")] = True
+    return list(found)
+
+
+def loaded_modules(ctypes):
+    kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+    kernel.GetCurrentProcess.restype = ctypes.c_void_p
+    size, handles = ctypes.c_uint32(0), (ctypes.c_void_p * 4096)()
+    process = ctypes.c_void_p(kernel.GetCurrentProcess())
+    if not kernel.K32EnumProcessModules(process, handles, ctypes.sizeof(handles), ctypes.byref(size)):
+        raise OSError(ctypes.get_last_error(), "the process's modules cannot be listed")
+    found = []
+    for handle in handles[: min(len(handles), size.value // ctypes.sizeof(ctypes.c_void_p))]:
+        path = ctypes.create_unicode_buffer(32768)
+        if kernel.GetModuleFileNameW(ctypes.c_void_p(handle), path, len(path)):
+            found.append(path.value)
+    return found
 
 
 def read_version(torch):
