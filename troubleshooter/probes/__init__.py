@@ -84,6 +84,8 @@ def probes_of(platform: str, probes: Sequence[Probe] = PROBES) -> tuple[Probe, .
     return tuple(probe for probe in probes if probe not in others)
 
 
+_ROOM_FOR_THREADS = 2 * 1024**3
+
 SECONDS = 40.0
 """For all probes together; each of their commands has a shorter limit of its own."""
 
@@ -114,19 +116,33 @@ def observe_each(
     threads = [threading.Thread(target=run.go, name=f"probe-{run.probe.NAME}", daemon=True) for run in runs]
     until = time.monotonic() + seconds
     started = []
+    one_by_one = _little_room()
     try:
         for run, thread in zip(runs, threads, strict=True):
             try:
-                thread.start()
-                started.append(thread)
+                if one_by_one:
+                    run.go()
+                else:
+                    thread.start()
+                    started.append(thread)
             except RuntimeError:
-                run.go()  # no room for another thread: one after the other then
+                run.go()  # no room for another thread
         for thread in started:
             thread.join(max(0.0, until - time.monotonic()))
     except BaseException:
         end_all()
         raise
     return tuple(run.observation(seconds) for run in runs)
+
+
+def _little_room() -> bool:
+    """The address space is limited to less than the stacks and heaps of all threads would take (72 MiB each)."""
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
+    except ImportError:  # Windows has no such limit
+        return False
+    limit = getrlimit(RLIMIT_AS)[0]
+    return limit != RLIM_INFINITY and limit < _ROOM_FOR_THREADS
 
 
 class _Run:

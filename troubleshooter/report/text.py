@@ -9,7 +9,7 @@ from ..text import clean
 from .summary import percent, summary
 from .words import words_for
 
-REPORTED = 0.5
+REPORTED, CERTAIN = 0.5, 0.9
 _MOST_UNKNOWN = 4
 _MOST_REMEDIES = 3
 _MORE_THAN_COUNTED = 2
@@ -45,7 +45,7 @@ def report_lines(report: Report, language: str = "en") -> Iterator[Line]:
         for note in report.notes:
             yield Line(f"- {clean(note.text)}", indent=2, hang=2)
     yield from _tests(report.tests, words)
-    yield from _unknowns(report.facts, words)
+    yield from _unknowns(report, words)
     yield from _questions(report, words)
     yield Line("")
     style = {"healthy": "good", "problem": "bad"}.get(report.verdict, "heading")
@@ -157,30 +157,46 @@ def _figure(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _unknowns(facts: tuple[Fact, ...], words: Mapping[str, str]) -> Iterator[Line]:
-    """What could not be looked at, by reason; a thing merely not stated is not listed."""
+def _unknowns(report: Report, words: Mapping[str, str]) -> Iterator[Line]:
+    """Programs that ended badly and sources that differ; where the cause is not certain, also what could not be seen."""
+    lines = [*_bad_endings(report.facts), *_disputed(report.facts, words)]
+    certain = report.verdict == "healthy" or any(one.confidence >= CERTAIN for one in report.diagnoses)
     reasons: dict[str, list[str]] = {}
-    for fact in facts:
+    for fact in report.facts if not certain else ():
         if fact.state == UNKNOWN and fact.reason and not fact.name.startswith("test."):
             reasons.setdefault(fact.reason, []).append(fact.name)
-    disputed = [
-        name for fact in facts if fact.name == "disagrees" and isinstance(fact.value, tuple) for name in fact.value
-    ]
-    if reasons or disputed:
+    # A reason that explains many unknowns says more than one that explains a single one.
+    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    for reason, names in ordered[:_MOST_UNKNOWN]:
+        listed = ", ".join(names[:3]) + (f" +{len(names) - 3}" if len(names) > 3 else "")
+        lines.append(f"{listed}: {reason}")
+    if lines:
         yield Line("")
         yield Line(words["unknown"], "heading")
-    for name in disputed:
-        said = next(fact for fact in facts if fact.name == name)
-        claims = "; ".join(
-            f"{claim.value if claim.value is not None else claim.state} ({source_text(claim.source)})"
-            for claim in said.claims
-        )
-        yield Line(clean(f"- {words['disagree']} {name}: {claims}"), indent=2, hang=2)
-    for reason, names in list(reasons.items())[:_MOST_UNKNOWN]:
-        listed = ", ".join(names[:3]) + (f" +{len(names) - 3}" if len(names) > 3 else "")
-        yield Line(clean(f"- {listed}: {reason}"), indent=2, hang=2)
+    for line in lines:
+        yield Line(clean(f"- {line}"), indent=2, hang=2)
     if len(reasons) > _MOST_UNKNOWN:
         yield Line(f"+{len(reasons) - _MOST_UNKNOWN} {words['more']}", "dim", 4)
+
+
+def _bad_endings(facts: tuple[Fact, ...]) -> Iterator[str]:
+    """A program that hung or crashed is said in any case."""
+    for fact in facts:
+        if fact.name.endswith(".ending") and fact.value in ("timed-out", "hung", "crashed", "denied"):
+            name = fact.name.removesuffix(".ending").replace("_", "-")
+            silent = {one.reason for one in facts if one.state == UNKNOWN and name in one.reason}
+            yield min(silent, key=len) if silent else f"{name}: {fact.value}"
+
+
+def _disputed(facts: tuple[Fact, ...], words: Mapping[str, str]) -> Iterator[str]:
+    for fact in facts:
+        for name in fact.value if fact.name == "disagrees" and isinstance(fact.value, tuple) else ():
+            said = next(one for one in facts if one.name == name)
+            claims = "; ".join(
+                f"{claim.value if claim.value is not None else claim.state} ({source_text(claim.source)})"
+                for claim in said.claims
+            )
+            yield f"{words['disagree']} {name}: {claims}"
 
 
 def _questions(report: Report, words: Mapping[str, str]) -> Iterator[Line]:
