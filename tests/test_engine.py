@@ -642,3 +642,16 @@ def test_many_programs_in_one_process_leave_nothing_behind():
     run(400)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < (40_000_000 if sys.platform == "darwin" else 40_000)  # kilobytes on Linux; a leak would be 200 MB
+
+
+@needs_durable
+def test_rules_that_a_fact_has_ruled_out_do_not_count_against_the_limit_of_durable():
+    names = {f"f{number}": "host" for number in range(1500)}
+    rules = [
+        Rule(f"r{number}", (Condition(f"f{number}", "is", True),), "", concludes=f"finding.c{number}")
+        for number in range(1500)
+    ]
+    facts = [fact(f"f{number}", number < 10) for number in range(1500)]
+    inference = infer(rules, facts, catalogue(**names), "auto")
+    assert inference.engine == "durable"
+    assert len(inference.conclusions) == 10

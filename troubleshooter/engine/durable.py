@@ -26,8 +26,6 @@ _Message = dict[str, "str | int"]
 
 def unfit(kinds: Sequence[Sequence[str]]) -> str:
     """Why rules whose patterns have these kinds are outside what the library does safely, or nothing."""
-    if len(kinds) > RULE_LIMIT:
-        return f"there are more than {RULE_LIMIT} rules"
     for of_rule in kinds:
         if len(of_rule) > _PATTERNS_A_RULE or _joins(of_rule) > _JOINS_A_RULE:
             return f"a rule has more than {_PATTERNS_A_RULE} conditions or {_JOINS_A_RULE} joins"
@@ -72,6 +70,8 @@ class _Program:
     def __init__(self, rules: tuple[JoinRule, ...]) -> None:
         if reason := unfit([[pattern.kind for pattern in rule.patterns] for rule in rules]):
             raise EngineBroken(reason)
+        if len(rules) > RULE_LIMIT:  # those that a fact has already ruled out are not among them
+            raise EngineBroken(f"more than {RULE_LIMIT} rules are alive at once")
         self._rules = rules
         self._waits = waiting(rules)
         self._places: dict[str, _Place] = {}
