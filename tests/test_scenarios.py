@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -63,3 +64,19 @@ def test_a_simulated_install_is_rightly_diagnosed(scenario: Scenario, engine: st
     assert report["tool"]["engine"] == engine
     assert took < 60
     assert processes_below(tmp_path) == []
+
+
+def test_an_nvidia_smi_that_answers_outranks_a_bus_that_shows_nothing_and_the_disagreement_is_named(
+    tmp_path: Path,
+) -> None:
+    root, python = build(next(one for one in SCENARIOS if one.name == "S1 CPU build"), tmp_path)
+    shutil.rmtree(root / "sys/bus/pci/devices/0000:01:00.0")
+    done = subprocess.run(
+        [sys.executable, "-m", "troubleshooter", "--root", str(root), "--python", python, "--format", "json"],
+        capture_output=True, text=True, timeout=90, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    report = json.loads(done.stdout)
+    assert report["diagnoses"][0]["id"] == "torch-cpu-build"
+    assert report["diagnoses"][0]["confidence"] >= 0.5
+    assert "gpu.count" in report["disagreements"]
+    assert all(one["confidence"] < 0.5 for one in report["diagnoses"] if one["id"] == "no-nvidia-gpu")

@@ -158,7 +158,7 @@ def _figure(value: object) -> str:
 
 
 def _unknowns(report: Report, words: Mapping[str, str]) -> Iterator[Line]:
-    """Programs that ended badly and sources that differ; where the cause is not certain, also what could not be seen."""
+    """What ended badly and what sources differ on; where the cause is not certain, also what could not be seen."""
     lines = [*_bad_endings(report.facts), *_disputed(report.facts, words)]
     certain = report.verdict == "healthy" or any(one.confidence >= CERTAIN for one in report.diagnoses)
     reasons: dict[str, list[str]] = {}
