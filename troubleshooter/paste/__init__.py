@@ -1,51 +1,101 @@
 """Pasted text to claims: decode, clean, recognise known outputs, scan for signatures. Pure: the same text gives the
 same claims on any machine.
+
+One pass over streams: what is held is a batch of lines, the first hits of each signature, and the first values of each
+fact, whatever the size of the text.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..model import Claim, Signature, Source, Transcript
-from ..text import clean
-from .known import read_known_outputs
-from .scan import scan
+from .cleaning import Line, cleaned, retyped, unquoted
+from .decoding import decode_all, numbered_lines
+from .known import KnownOutputs
+from .scan import Scanner
+from .streams import Readable, members
+from .wraps import certain_width, rejoined, unwrapped
 
 __all__ = ["decode_paste", "read_paste", "read_transcripts"]
 
-_LARGEST_LINE = 64 * 1024
+_BATCH = 2000
+_BATCH_SIZE = 1 << 20
+"""Lines, and characters, that are looked at together."""
+_LOOK_AHEAD = 400
+"""Lines of the next batch that a known output may reach into: the longest answer of nvidia-smi -q for one GPU."""
+
+decode_paste = decode_all
 
 
-def decode_paste(data: bytes) -> str:
-    """UTF-16 by its byte order mark, UTF-8, else a guess from the bytes alone; never by this machine's locale."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return data.decode("utf-16", "replace")
-    try:
-        return data.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError:
-        pass
-    from charset_normalizer import from_bytes
+def read_paste(
+    texts: Iterable[tuple[str, bytes | Readable]],
+    signatures: Sequence[Signature],
+    remark: Callable[[str], None] = lambda _: None,
+) -> tuple[Claim, ...]:
+    """Claims of all texts; every signature is stated, as found or as not found.
 
-    best = from_bytes(data[:100_000]).best()
-    return data.decode(best.encoding if best else "utf-8", "replace")
-
-
-def read_paste(texts: Iterable[tuple[str, bytes]], signatures: Sequence[Signature]) -> tuple[Claim, ...]:
-    """Claims of all texts; every signature is stated, as found or as not found."""
-    transcripts = [Transcript(decode_paste(data), Source("text", "text", file=name)) for name, data in texts]
-    claims = list(read_transcripts(transcripts, signatures))
-    for transcript in transcripts:
-        claims += read_known_outputs(clean(transcript.text), transcript.source)
-    return tuple(claims)
+    A text is its bytes, or a file that is read to its end; archives and compressed files are unpacked on the way.
+    `remark` is told what could not be read. Raises OSError where reading fails.
+    """
+    scanner = Scanner(signatures)
+    known = KnownOutputs()
+    for name, data in texts:
+        for member in members(name, data, remark):
+            _read_one(numbered_lines(member.chunks), Source("text", "text", file=member.name), scanner, known)
+    return (*scanner.claims(), *known.claims())
 
 
 def read_transcripts(transcripts: Iterable[Transcript], signatures: Sequence[Signature]) -> Iterator[Claim]:
     """What the signatures say of these texts, whoever printed them."""
-    return scan([(transcript.source, list(_lines(transcript.text))) for transcript in transcripts], signatures)
+    scanner = Scanner(signatures)
+    for transcript in transcripts:
+        numbered = enumerate(transcript.text.replace("\r\n", "\n").split("\n"), 1)
+        _read_one(numbered, transcript.source, scanner, None)
+    return scanner.claims()
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Cleaned lines with their numbers in the original. The parts of a progress bar share a number."""
-    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
-        for part in line.split("\r"):
-            cleaned = clean(part[:_LARGEST_LINE]).rstrip()
-            if cleaned:
-                yield number, cleaned
+def _read_one(
+    numbered: Iterable[tuple[int, str]], source: Source, scanner: Scanner, known: KnownOutputs | None
+) -> None:
+    for lines, fresh in _batches(cleaned(numbered)):
+        batch = unquoted(lines) if lines[0].text[0] == ">" or lines[-1].text[0] == ">" else lines
+        if batch is not lines:
+            fresh = sum(1 for line in batch if line.number < lines[fresh].number) if fresh < len(lines) else len(batch)
+        _scan(batch, fresh, source, scanner)
+        if known is not None:
+            known.feed([(line.number, line.body) for line in batch], source)
+            if width := certain_width(batch):
+                known.feed(unwrapped(batch, width), source, again=True)
+
+
+def _batches(lines: Iterable[Line]) -> Iterator[tuple[list[Line], int]]:
+    """(lines, how many of them come for the first time); the others are looked ahead at and come again."""
+    held: list[Line] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line.text)
+        if len(held) >= _BATCH + _LOOK_AHEAD or (size >= _BATCH_SIZE and len(held) > 1):
+            fresh = max(1, len(held) - min(_LOOK_AHEAD, len(held) // 4))
+            yield held, fresh
+            held = held[fresh:]
+            size = sum(len(one.text) for one in held)
+    if held:
+        yield held, len(held)
+
+
+def _scan(lines: list[Line], fresh: int, source: Source, scanner: Scanner) -> None:
+    """The lines as they are; then, where that makes a difference, what stands behind prefixes (a message of several
+    lines goes on behind the next one's), retyped, and joined over the places where a terminal broke them.
+    """
+    reach = fresh + scanner.reach
+    scanner.feed(source, [(line.number, line.text) for line in lines[:reach]], fresh)
+    window = lines[:reach]
+    if any(line.body is not line.text for line in window):
+        bodies = [(line.number, line.body) for line in window if line.body]
+        scanner.feed(source, bodies, fresh, across_only=True, again=True)
+    others = [
+        (line.number, typed) for line in lines[:fresh] if (typed := retyped(line.text)) != line.text
+    ]
+    others += [(number, retyped(text)) for number, text in rejoined(window)]
+    if others:
+        scanner.feed(source, others, again=True)

@@ -10,6 +10,7 @@ _MOST_HITS = 5
 _EXCERPT = 200
 
 Text = tuple[Source, list[tuple[int, str]]]
+Hit = tuple[Source, int, str, re.Match[str]]
 
 
 def scan(texts: Sequence[Text], signatures: Sequence[Signature]) -> Iterator[Claim]:
@@ -17,22 +18,71 @@ def scan(texts: Sequence[Text], signatures: Sequence[Signature]) -> Iterator[Cla
 
     A signature that no line shows is stated as false: a text is read to its end, so "not in it" is known.
     """
-    lowered = [(source, lines, [line.lower() for _, line in lines]) for source, lines in texts]
-    whole = ["\n".join(lower) for _, _, lower in lowered]
-    for signature in signatures:
-        hits = 0
-        for (source, lines, lower), joined in zip(lowered, whole, strict=True):
-            for literal in signature.literals:
-                if literal in joined:
-                    break
-            else:
+    scanner = Scanner(signatures)
+    for source, lines in texts:
+        scanner.feed(source, lines)
+    return scanner.claims()
+
+
+class Scanner:
+    """Takes texts piece by piece and keeps, for each signature, its first hits and how many there were."""
+
+    def __init__(self, signatures: Sequence[Signature]) -> None:
+        self._signatures = signatures
+        self._across = [signature for signature in signatures if signature.lines > 1]
+        self.reach = max((signature.lines for signature in signatures), default=1)
+        """Over how many lines the longest signature goes."""
+        self._hits: dict[str, list[Hit]] = {}
+        self._counts: dict[str, int] = {}
+        self._files: list[str] = []
+        self._seen: set[tuple[str, int]] = set()
+
+    def feed(
+        self,
+        source: Source,
+        lines: list[tuple[int, str]],
+        begin_below: int | None = None,
+        *,
+        across_only: bool = False,
+        again: bool = False,
+    ) -> None:
+        """Hits that begin at an index below `begin_below`: the lines after it are there to be looked ahead at.
+
+        `again` marks another reading of lines that were fed before (joined, unprefixed): a line that hit already
+        does not count twice.
+        """
+        if not again:
+            self._seen.clear()
+        if source.file not in self._files:
+            self._files.append(source.file)
+        lower = [line.lower() for _, line in lines]
+        joined = "\n".join(lower)
+        for signature in self._across if across_only else self._signatures:
+            # Lines of a window are joined by blanks, so that a literal may span them.
+            if not any(literal in joined for literal in signature.literals) and (
+                signature.lines == 1 or not any(" " in literal for literal in signature.literals)
+            ):
                 continue
-            for number, line, match in _matches(signature, lines, lower):
-                if hits == _MOST_HITS:
+            for index, (number, line, match) in _matches(signature, lines, lower):
+                if begin_below is not None and index >= begin_below:
                     break
-                hits += 1
+                hits = self._hits.setdefault(signature.id, [])
+                if again and (signature.id, number) in self._seen:
+                    continue
+                self._seen.add((signature.id, number))
+                self._counts[signature.id] = self._counts.get(signature.id, 0) + 1
+                if len(hits) < _MOST_HITS:
+                    hits.append((source, number, line, match))
+
+    def claims(self) -> Iterator[Claim]:
+        for signature in self._signatures:
+            hits = self._hits.get(signature.id, ())
+            count = self._counts.get(signature.id, 0)
+            for source, number, line, match in sorted(hits, key=self._place):
                 # The file's name and line for a text; the program's name stays the detail for a probe.
                 detail = line.strip()[:_EXCERPT]
+                if count > _MOST_HITS:
+                    detail, count = f"{detail} (\u00d7 {count:,}, first here)", 0
                 where = (
                     source._replace(detail=detail, line=number)
                     if source.kind == "text"
@@ -40,13 +90,16 @@ def scan(texts: Sequence[Text], signatures: Sequence[Signature]) -> Iterator[Cla
                 )
                 yield present(f"log.{signature.id}", True, where)
                 yield from _captured(signature, match, where)
-        if not hits:
-            yield _not_shown(signature.id)
+            if not hits:
+                yield _not_shown(signature.id)
+
+    def _place(self, hit: Hit) -> tuple[int, int]:
+        return self._files.index(hit[0].file), hit[1]
 
 
 def _matches(
     signature: Signature, lines: list[tuple[int, str]], lower: list[str]
-) -> Iterator[tuple[int, str, re.Match[str]]]:
+) -> Iterator[tuple[int, tuple[int, str, re.Match[str]]]]:
     pattern = _compiled(signature.pattern)
     for index, (number, line) in enumerate(lines):
         text = line
@@ -59,7 +112,7 @@ def _matches(
             # A window is reported where the match begins: the next windows hold the same match again.
             if signature.lines > 1 and match.start() > len(line):
                 continue
-            yield number, line, match
+            yield index, (number, line, match)
 
 
 def _captured(signature: Signature, match: re.Match[str], where: Source) -> Iterator[Claim]:

@@ -1,0 +1,138 @@
+"""Lines as a program printed them, out of what terminals, collectors of logs and web forms made of them.
+
+Every line keeps its number in the original. Nothing is thrown away that a signature may hang on: the line itself stays,
+and what stands behind its prefixes is given beside it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ..text import clean
+from .decoding import mended
+
+_MOST_PARTS = 64
+"""Parts of one line that are looked at: a progress bar of a day's training is one line with as many parts as steps."""
+
+
+class Line(NamedTuple):
+    number: int
+    """Its place in the original text, from 1."""
+    text: str
+    """Without escapes and control characters, otherwise as printed."""
+    body: str
+    """What stands behind timestamps, levels, ranks, names of containers, marks of quoting."""
+    full: int
+    """Columns it filled before anything was taken away, blanks at its end included: what a terminal wraps by."""
+
+
+_STAMP = (
+    r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[ ]?[+-]\d\d:?\d\d)?\]?[:,]?"
+    r"|\[?\d\d:\d\d:\d\d(?:[-.,]\d{3,6})?\]?"
+    r"|\d\d-\d\d \d\d:\d\d:\d\d"
+)
+_LEVEL = r"\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|[IWEF])\]?"
+_PLACE = r"\[?[\w./-]{1,80}\.(?:py|cc|cpp|cu|go|rs):\d{1,5}(?::\w{1,60})?\]"
+_PREFIX = re.compile(
+    r"(?:"
+    # 2025-03-11T07:02:18.104377205Z stderr F    2024-02-20 13:51:44,118 - INFO -    18:02:37-610394 ERROR
+    rf"(?:{_STAMP})(?:[ \t]+std(?:out|err)[ \t]+[FP])?(?:[ \t]*[-|:]?[ \t]*{_LEVEL}(?=[\s:|-]))?(?:[ \t]*[-|:](?=\s))?"
+    # INFO 10-14 19:05:37 [gpu_worker.py:215]    WARNING 2024-01-01 …
+    rf"|{_LEVEL}[ \t]+(?:{_STAMP})(?:[ \t]+{_PLACE})?"
+    rf"|{_PLACE}"
+    # Sep 03 07:31:19 rig kernel:    ene 22 08:41:07 taller gdm3[1204]:
+    r"|[^\W\d]{3,5}\.?[ \t]+\d{1,2}[ \t]+\d\d:\d\d:\d\d(?:\.\d+)?[ \t]+[\w.-]{1,64}[ \t]+(?=[\w.\-/@]{1,64}(?:\[\d+\])?: )"
+    # [   88.102744]
+    r"|\[[ \t]*\d{1,7}\.\d{3,6}\]"
+    # [rank3]:   [default0]:   [1,0]<stderr>:   (EngineCore_DP0 pid=151)   (RayWorker pid=1, ip=10.0.0.1)
+    r"|\[(?:rank|default|RANK )\d{1,5}\]:|\[\d{1,4},\d{1,5}\]<std(?:out|err)>:"
+    r"|\((?:[\w.:-]{1,64} ){1,3}pid=\d{1,8}(?:, ip=[\w.:-]{3,45})?\)"
+    # trainer-1  |    [pod/job-7/main]    [build/test]   |
+    r"|[A-Za-z][\w.-]{0,63}[ \t]+\|(?=[ \t]|$)|\[pod/[\w./-]{1,200}\]|\[[\w ./-]{1,64}\][ \t]+\|"
+    # Docker's builder: #14 61.02   (or) 8.112
+    r"|#\d{1,4}[ \t]+\d{1,6}\.\d{1,3}(?=\s|$)|\d{1,6}\.\d{3}(?=[ \t])"
+    # srun --label, pytest, GitHub Actions, a frame around a table
+    r"|\d{1,5}:(?=[ \t])|E(?=[ \t]{3})|##\[\w{4,9}\]|[\u2502\u2503](?=[ \t])"
+    r")[ \t]?"
+)
+_MOST_PREFIXES = 5
+_QUOTED = re.compile(r"[ \t]*>(?!>>)[ \t]?")
+_FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w+-]*[ \t]*$")
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
+_TYPED = str.maketrans(
+    {
+        "\u2018": "'", "\u2019": "'", "\u201a": "'", "\u201b": "'", "\u00b4": "'",
+        "\u201c": '"', "\u201d": '"', "\u201e": '"', "\u201f": '"',
+        "\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2212": "-",
+        "\u2026": "...", "\u00a0": " ", "\u2007": " ", "\u202f": " ",
+        "\u200b": None, "\u200c": None, "\u2060": None, "\u00ad": None,
+    }
+)  # fmt: skip
+_LONG_DASH = re.compile(r"(?<![\w\u2014])\u2014(?=[A-Za-z])")
+_IS_TYPED = re.compile("[" + "".join(map(chr, (key for key in _TYPED if isinstance(key, int)))) + "\u2014]")
+
+
+def cleaned(numbered: Iterable[tuple[int, str]]) -> Iterator[Line]:
+    """Lines without escapes; the parts of a progress bar share a number; lines that are empty then are left out,
+    and so are Markdown's fences.
+    """
+    for number, raw in numbered:
+        line = raw.rstrip("\r\n")
+        if "\r" not in line:
+            parts = [line]
+        else:
+            parts = line.split("\r")
+            if len(parts) > _MOST_PARTS:
+                # The last is what stayed on the screen, and an error is printed after the bar.
+                parts = [*parts[: _MOST_PARTS // 2], *parts[-_MOST_PARTS // 2 :]]
+        for part in parts:
+            if part.isascii() and part.isprintable():
+                text = part.rstrip()
+                full = len(part)
+            else:
+                shown = clean(mended(part)).replace("\n", " ")
+                text = shown.rstrip()
+                full = len(shown)
+            if text and not ("`" in text or "~" in text) or not _FENCE.match(text):
+                if text:
+                    yield Line(number, text, unprefixed(text), full)
+
+
+def unprefixed(text: str) -> str:
+    """What a program printed, without what others set before it."""
+    start = 0
+    for _ in range(_MOST_PREFIXES):
+        found = _PREFIX.match(text, start)
+        if not found:
+            break
+        start = found.end()
+    return text[start:] if start else text
+
+
+def unquoted(lines: list[Line]) -> list[Line]:
+    """Without GitHub's and mail's `>` where most lines carry it; a prompt of Python (`>>>`) is none."""
+    for _ in range(3):
+        marked = sum(1 for line in lines if line.text.lstrip()[:1] == ">" and _QUOTED.match(line.text))
+        if not lines or marked < 0.6 * len(lines):
+            break
+        lines = [
+            line._replace(text=line.text[found.end() :], body=unprefixed(line.text[found.end() :]))
+            if (found := _QUOTED.match(line.text))
+            else line
+            for line in lines
+        ]
+        lines = [line for line in lines if line.text and not _FENCE.match(line.text)]
+    return lines
+
+
+def retyped(text: str) -> str:
+    """With the quotes and dashes of a keyboard, where a web form or an office program set its own; HTML's entities
+    as characters.
+    """
+    if "&" in text and _ENTITY.search(text):
+        from html import unescape
+
+        text = clean(_ENTITY.sub(lambda found: unescape(found[0]), text)).replace("\n", " ")
+    if not text.isascii() and _IS_TYPED.search(text):
+        text = _LONG_DASH.sub("--", text).translate(_TYPED).replace("\u2014", "-")
+    return text

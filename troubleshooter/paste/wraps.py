@@ -1,0 +1,102 @@
+"""Lines that a terminal, a mail program or a chat broke apart, put together again.
+
+Where a line broke can only be guessed. So the joined lines are read in addition to the broken ones, never instead of
+them, and a join that was none costs a little time: a signature that spans it by chance would have to begin at the very
+end of one message and go on at the very start of the next.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from .cleaning import Line
+
+_USUAL = (72, 76, 78, 79, 80, 99, 100, 119, 120, 131, 132, 159, 160)
+_LEAST, _MOST = 40, 250
+_LONGEST = 4000
+_MOST_PIECES = 40
+_FRAME = re.compile(r"[|+\u2502\u2503]$|([-=#_*\u2501\u2588 ])\1{4,}$")
+"""How a line of a table, a rule or a progress bar ends."""
+
+
+def rejoined(lines: Sequence[Line]) -> Iterator[tuple[int, str]]:
+    """(number of the first piece, joined text) for every run of lines that may have been one."""
+    widths = _widths(lines)
+    index = 0
+    while index < len(lines) - 1:
+        end = index
+        length = 0
+        while end < len(lines) - 1 and end - index < _MOST_PIECES and length < _LONGEST:
+            if not _may_go_on(lines[end], lines[end + 1], widths):
+                break
+            length += lines[end].full
+            end += 1
+        if end > index:
+            yield from _joined(lines[index : end + 1], widths)
+        index = max(end, index + 1)
+
+
+def certain_width(lines: Sequence[Line]) -> int:
+    """The width at which a whole text was cut, 0 if it was not: no line is longer, several are just as long, and they
+    do not look like the frame of a table.
+    """
+    longest = max((line.full for line in lines), default=0)
+    if not _LEAST <= longest <= _MOST:
+        return 0
+    full = [line for line in lines if line.full == longest]
+    framed = sum(1 for line in full if _FRAME.search(line.text))
+    return longest if len(full) >= 2 and framed * 2 < len(full) else 0
+
+
+def unwrapped(lines: Sequence[Line], width: int) -> list[tuple[int, str]]:
+    """The whole text with every line of that width joined to the next."""
+    result: list[tuple[int, str]] = []
+    open_ended = False
+    for line in lines:
+        if open_ended and len(result[-1][1]) < _LONGEST:
+            result[-1] = (result[-1][0], result[-1][1] + _padded(line, width))
+        else:
+            result.append((line.number, _padded(line, width)))
+        open_ended = line.full >= width
+    return [(number, text.rstrip()) for number, text in result]
+
+
+def _padded(line: Line, width: int) -> str:
+    return line.text.ljust(line.full) if line.full >= width else line.text
+
+
+def _widths(lines: Sequence[Line]) -> frozenset[int]:
+    """Lengths at which lines may have been broken: the usual ones, and the longest where more than one line has it."""
+    counted = Counter(line.full for line in lines if _LEAST <= line.full)
+    longest = max(counted, default=0)
+    own = {longest} if longest <= _MOST and (counted[longest] > 1 or len(lines) < 60) else set()
+    return frozenset((*_USUAL, *own))
+
+
+def _may_go_on(line: Line, following: Line, widths: frozenset[int]) -> bool:
+    full, short = line.full, len(line.body)
+    if line.number == following.number or _FRAME.search(line.text):
+        return False
+    if full in widths or short in widths:
+        return True
+    if full > _MOST:
+        return False
+    # A chat breaks between words: the next word would not have fitted.
+    body = following.body.lstrip()
+    word = len(body.partition(" ")[0])
+    return any(have <= width < have + 1 + word for width in widths for have in {full, short} if width - have < 60)
+
+
+def _joined(run: Sequence[Line], widths: frozenset[int]) -> Iterator[tuple[int, str]]:
+    """As a terminal cuts, in the middle of words, and as a chat breaks, at blanks."""
+    number = run[0].number
+    widest = max((line.full for line in run[:-1] if line.full in widths), default=0)
+    hard = run[0].body
+    for before, line in zip(run, run[1:], strict=False):
+        cut = (before.full == widest or len(before.body) in widths) and before.full == len(before.text)
+        hard = hard + line.body if cut else f"{hard} {line.body.lstrip()}"
+    soft = " ".join((run[0].body, *(line.body.lstrip() for line in run[1:])))
+    yield number, hard[:_LONGEST]
+    if soft != hard:
+        yield number, soft[:_LONGEST]
+
