@@ -310,3 +310,128 @@ def _stated(fact: str, value: Value, source: Source, subject: str) -> Claim:
 def _no_devices(text: str, source: Source) -> Iterator[Claim]:
     if found := _NO_DEVICES.search(text):
         yield present("gpu.count", 0, at(source, line_of(text, found.start())))
+
+
+# --- pasted text: any of the forms, cut, repeated, with other things around them ---------------------
+
+_PROCESS_ROW = re.compile(
+    r"\|[ \t]+(?P<gpu>\d{1,3})(?:[ \t]+(?:N/A|\d+)[ \t]+(?:N/A|\d+))?[ \t]+(?P<pid>\d{1,9})[ \t]+(?P<type>C\+G|C|G|M\+C)[ \t]+"
+    r"(?P<name>\S.*?)[ \t]+(?:(?P<size>\d+)MiB|N/A)[ \t]*\|"
+)
+_MIG_ROW = re.compile(r"\|[ \t]+(\d{1,3})[ \t]+\d{1,3}[ \t]+\d{1,3}[ \t]+\d{1,3}[ \t]+\|[ \t]+\d+MiB[ \t]*/")
+_HEAD_LINE = re.compile(r"NVIDIA-SMI version[ \t]*:|NVSMI LOG")
+_COLUMN_NAMES = frozenset(
+    "index name gpu_name uuid driver_version compute_cap memory.total memory.used memory.free compute_mode "
+    "mig.mode.current utilization.gpu temperature.gpu pci.bus_id persistence_mode power.draw count".split()
+)
+_APP_COLUMNS = frozenset("pid process_name name used_memory used_gpu_memory gpu_uuid".split())
+_STATE_LINE = re.compile(r"^[ \t]*(?P<key>[A-Z][A-Za-z/() .]{2,48}?)[ \t]*:[ \t]*(?P<value>\S.{0,60}?)[ \t]*$")
+_SLOWDOWNS = {
+    "sw power cap": "power-cap",
+    "hw slowdown": "hardware-slowdown",
+    "hw thermal slowdown": "hardware-thermal",
+    "hw power brake slowdown": "power-brake",
+    "sw thermal slowdown": "software-thermal",
+    "sync boost": "sync-boost",
+}
+_LONGEST_BLOCK = 400
+
+
+def read_pasted_nvidia_smi(text: str, source: Source) -> Iterator[Claim]:
+    lines = lines_of(text)
+    heads = [number for number, line in enumerate(lines) if _TABLE_HEAD.search(line)]
+    for start, end in zip(heads, [*heads[1:], len(lines)], strict=False):
+        yield from read_table("\n".join(lines[start : min(end, start + _LONGEST_BLOCK)]), at(source, start))
+    if not heads:
+        # The upper part of a table is often cut off.
+        for number, line in enumerate(lines):
+            if row := _TABLE_ROW.search(line):
+                subject = f"gpu:{int(row['index'])}"
+                if not row["name"].endswith("..."):
+                    yield _stated("gpu.name", row["name"], at(source, number), subject)
+                yield from _rest_of_row(lines[number + 1 : number + 3], at(source, number + 1), subject)
+    if "<nvidia_smi_log" in text:
+        yield from read_xml(text, source)
+    elif _LIST_LINE.search(text):
+        yield from read_list(text, source)
+    elif not heads:
+        yield from _no_devices(text, source)
+    for number, line in enumerate(lines):
+        if _HEAD_LINE.search(line):
+            block = "\n".join(lines[number : number + 4 * _LONGEST_BLOCK])
+            yield from (read_report if "NVSMI LOG" in line else read_version)(block, at(source, number))
+            break
+    yield from _holders(lines, source)
+    yield from _columns(lines, source)
+    yield from _states(lines, source)
+
+
+def _holders(lines: list[str], source: Source) -> Iterator[Claim]:
+    """Who holds memory, from the table of processes and from --query-compute-apps."""
+    holders: dict[int, list[str]] = {}
+    first, migs, empty = 0, 0, -1
+    for number, line in enumerate(lines):
+        if row := _PROCESS_ROW.search(line):
+            first = first or number
+            size = f"{row['size']} MiB" if row["size"] else "an unknown size"
+            holders.setdefault(int(row["gpu"]), []).append(f"{row['name']} (pid {row['pid']}): {size}")
+        elif _MIG_ROW.search(line):
+            migs += 1
+        elif "No MIG devices found" in line:
+            yield present("gpu.mig_devices", 0, at(source, number), "gpu:0")
+        elif "No running processes found" in line:
+            empty = number
+    for gpu, held in holders.items():
+        yield present("gpu.processes", len(held), at(source, first), f"gpu:{gpu}")
+        yield present("gpu.memory_holders", tuple(held[:20]), at(source, first), f"gpu:{gpu}")
+    if empty >= 0 and not holders:
+        yield present("gpu.processes", 0, at(source, empty), "gpu:0")
+    if migs:
+        yield present("gpu.mig_devices", migs, source, "gpu:0")
+
+
+def _columns(lines: list[str], source: Source) -> Iterator[Claim]:
+    """CSV under its head: --query-gpu and --query-compute-apps."""
+    for number, line in enumerate(lines):
+        if "," not in line or not re.match(r"\s*[a-z]", line):
+            continue
+        names = [cell.strip().split(" [")[0] for cell in line.split(",")]
+        rows = []
+        for row in lines[number + 1 : number + 1 + _LONGEST_BLOCK]:
+            if row.count(",") != line.count(","):
+                break
+            rows.append(row)
+        if not rows or len(names) < 2:
+            continue
+        if set(names) <= _COLUMN_NAMES and len(names) >= 2:
+            yield from read_query("\n".join([line, *rows]), at(source, number))
+        elif "pid" in names and set(names) <= _APP_COLUMNS:
+            held = []
+            for row in rows:
+                cells = dict(zip(names, (cell.strip() for cell in row.split(",")), strict=True))
+                size = cells.get("used_gpu_memory", cells.get("used_memory", ""))
+                held.append(f"{cells.get('process_name', cells.get('name', '?'))} (pid {cells['pid']}): {size}")
+            here = at(source, number + 1)
+            yield present("gpu.processes", len(held), here, "gpu:0")
+            yield present("gpu.memory_holders", tuple(held[:20]), here, "gpu:0")
+
+
+def _states(lines: list[str], source: Source) -> Iterator[Claim]:
+    """Lines of a report of which only a part was asked for (-q -d PERFORMANCE): its head, and with it the number of
+    the GPU, is missing.
+    """
+    slow: list[str] = []
+    first = 0
+    for number, line in enumerate(lines):
+        if ":" not in line or not (found := _STATE_LINE.match(line)):
+            continue
+        key, value, here = found["key"].strip().lower(), found["value"], at(source, number)
+        if key == "compute mode" and value.lower() in _MODES:
+            yield present("gpu.compute_mode", _MODES[value.lower()], here, "gpu:0")
+        elif key in _SLOWDOWNS and value == "Active":
+            first = first or number
+            slow.append(_SLOWDOWNS[key])
+        elif key == "remapping failure occurred" and value in ("Yes", "No"):
+            yield present("gpu.row_remap_failed", value == "Yes", here, "gpu:0")
+    if slow:
+        yield present("gpu.throttled_by", tuple(dict.fromkeys(slow)), at(source, first), "gpu:0")

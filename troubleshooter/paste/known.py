@@ -28,7 +28,7 @@ class KnownOutputs:
         first, last = (lines[0][0], lines[-1][0]) if lines else (0, 0)
         said: list[Claim] = []
         for landmarks, reader in _readers():
-            if any(landmark in low for landmark in landmarks):
+            if not landmarks or any(landmark in low for landmark in landmarks):
                 said += (_placed(claim, lines) for claim in reader(text, source._replace(line=1)))
         if again:
             for key in {(claim.name, claim.subject) for claim in said}:
@@ -60,11 +60,50 @@ def _placed(claim: Claim, lines: list[tuple[int, str]]) -> Claim:
 
 @lru_cache(maxsize=1)
 def _readers() -> tuple[tuple[tuple[str, ...], Reader], ...]:
-    """(lower-case texts of which one must occur, reader)."""
+    """(lower-case texts of which one must occur, reader); no text: the reader looks at everything."""
+    from ..outputs.collect_env import read_collect_env
+    from ..outputs.containers_and_jobs import read_containers_and_jobs
+    from ..outputs.context import read_context
+    from ..outputs.gpus_named import read_gpus_named
+    from ..outputs.installs import read_installs
+    from ..outputs.loader_answers import read_loader_answers
     from ..outputs.nvcc import read_nvcc
-    from ..outputs.nvidia_smi import read_nvidia_smi
+    from ..outputs.nvidia_smi import read_pasted_nvidia_smi
+    from ..outputs.os_release import read_os_release
+    from ..outputs.out_of_memory import read_out_of_memory
+    from ..outputs.own_report import SCHEMA, read_own_report
+    from ..outputs.packages import read_packages
+    from ..outputs.pci import read_lspci
+    from ..outputs.proc_driver_version import read_proc_driver_version
+    from ..outputs.python_answers import read_python_answers
+    from ..outputs.python_paths import read_python_paths
+    from ..outputs.shell_variables import read_shell_variables
+    from ..outputs.system_answers import read_system_answers
 
+    smi = (
+        "nvidia-smi", "nvsmi log", "(uuid: gpu-", "<nvidia_smi_log", "no devices were found", "mib /", "compute mode",
+        "slowdown", "driver_version", "used_gpu_memory", "remapping failure", "memory.total",
+    )  # fmt: skip
     return (
-        (("nvidia-smi", "nvsmi log", "(uuid: gpu-", "<nvidia_smi_log"), read_nvidia_smi),
+        (smi, read_pasted_nvidia_smi),
         (("nvcc: nvidia", "cuda compilation tools"), read_nvcc),
-    )
+        (("torch", "cuda", "python", "gpu"), read_collect_env),
+        (("torch", ".__version__", "sys.", "platform."), read_python_answers),
+        (("torch", "numpy", "pip", "conda", "nvidia-", "__cuda", "tensorflow", "vllm"), read_packages),
+        (("torch",), read_installs),
+        (("-packages", ":\\", "/home/", "/usr/", "/opt/", "/users/", "/mnt/", "/root/", "/data/", "/srv/"), read_python_paths),
+        ((".so",), read_loader_answers),
+        (("cuda_", "ld_", "nvidia_visible", "pythonpath", "pythonhome", "virtual_env", "conda_prefix", "pytorch_cuda_alloc"),
+         read_shell_variables),
+        (("tried to allocate",), read_out_of_memory),
+        (("[10de:", "10de:"), read_lspci),
+        (("nvrm version:",), read_proc_driver_version),
+        (("capability", "capabilities", "tensor cores", "arch_list", "arch list", "your installed torch"), read_gpus_named),
+        (("pretty_name=", "version_id="), read_os_release),
+        (("nvidia-container", "docker", "kube", "podman", "singularity", "apptainer", "srun", "sbatch", "scontrol", "slurm",
+          "tres=", "oci runtime", "nvidia.com/gpu", "@", "nvidia release", "qsub", "bsub", "kaggle", "colab", "/content/",
+          "#1", " => "), read_containers_and_jobs),
+        ((SCHEMA,), read_own_report),
+        ((), read_system_answers),
+        ((), read_context),
+    )  # fmt: skip
