@@ -23,10 +23,17 @@ from .versions_told import (
 )
 
 # "Is CUDA available: True", "- PyTorch version (GPU?): 2.0.0+cu117 (True)", "  * CUDA_HOME = /usr/local/cuda"
-_SETTING = re.compile(r"^[\s*#|\-\u2022]{0,12}[`*]{0,2}([A-Za-z][\w .()/?`+-]{1,48}?)[`*]{0,2}\s*[:=]{1,2}\s*(\S.*?)?[`|]?\s*$")
+_SETTING = re.compile(
+    r"^[\s*#|\-\u2022]{0,12}[`*]{0,2}([A-Za-z][\w .()/?`+-]{1,48}?)[`*]{0,2}\s*[:=]{1,2}\s*(\S.*?)?[`|]?\s*$"
+)
 # detectron2 sets names and values in two columns.
-_COLUMNS = re.compile(r"^(PyTorch|Python|GPU available|CUDA_HOME|torchvision|sys\.platform|numpy|NVCC|CUDA compiler) {2,}(\S.*)$")
-_GPU_LINE = re.compile(r"^[\s*\-]{0,8}(?:GPU models and configuration: *)?GPU ([\d,]{1,40})\s*(?::| {2,})\s*(\S.{2,80}?)\s*(?:\(arch=(\d+\.\d)\))?\s*$")
+_COLUMNS = re.compile(
+    r"^(PyTorch|Python|GPU available|CUDA_HOME|torchvision|sys\.platform|numpy|NVCC|CUDA compiler) {2,}(\S.*)$"
+)
+_GPU_LINE = re.compile(
+    r"^[\s*\-]{0,8}(?:GPU models and configuration: *)?GPU ([\d,]{1,40})\s*(?::| "
+    r"{2,})\s*(\S.{2,80}?)\s*(?:\(arch=(\d+\.\d)\))?\s*$"
+)
 _LISTED = re.compile(r"^\s*\[(pip3?|conda)\]\s+([\w.-]+)(?:==|\s+)(\S+)(?:\s+(\S+))?(?:\s+(\S+))?")
 _BUILT_FOR = re.compile(r"(PyTorch|Python)\s+\S+(?: with CUDA (?:\d{3,5}|None))? \(you have ([^()\s]+)\)")
 _BANNERS = (
@@ -35,9 +42,15 @@ _BANNERS = (
     # Torch 2.1.2+cu118 | Python 3.10.11 on Windows
     re.compile(r"\bTorch (?P<torch>\d+\.\d+\.\d+\+(?:cu\d+|cpu|rocm[\d.]+|xpu))"),
     re.compile(r"\bPyTorch (?P<torch>\d+\.\d+\.\d+(?:\+\w+)?)\b(?! with CUDA)"),
-    re.compile(r"\bPython (?P<python>\d\.\d{1,2}\.\d+)(?: on (?P<os>Windows|Linux|Darwin)\b|[ |]+\(?(?:default|main|tags)| \|Anaconda)"),
+    re.compile(
+        r"\bPython (?P<python>\d\.\d{1,2}\.\d+)(?: on (?P<os>Windows|Linux|Darwin)\b|"
+        r"[ |]+\(?(?:default|main|tags)| \|Anaconda)"
+    ),
 )
-_DEVICE = re.compile(r"\b(?:Device: |CUDA:)(?:cuda:)?(\d{1,2}) ?\(?((?:NVIDIA|GeForce|Tesla|Quadro|GRID|TITAN)[^:,()]{2,60}?)(?: :|,|\)|$)")
+_DEVICE = re.compile(
+    r"\b(?:Device: |CUDA:)(?:cuda:)?(\d{1,2}) ?\(?((?:NVIDIA|GeForce|Tesla|Quadro|"
+    r"GRID|TITAN)[^:,()]{2,60}?)(?: :|,|\)|$)"
+)
 _LOGICAL = re.compile(r"device: (\d{1,3}), name: ([^,]{3,60}), pci bus id: [^,]{3,20}, compute capability: (\d+\.\d)")
 
 
@@ -99,9 +112,10 @@ def _banners(line: str, source: Source) -> Iterator[Claim]:
     if "you have" in line:
         return
     for pattern in _BANNERS:
-        if not (found := pattern.search(line)):
+        banner = pattern.search(line)
+        if not banner:
             continue
-        said = found.groupdict()
+        said = banner.groupdict()
         if said.get("torch"):
             yield from torch_version(said["torch"] or "", source)
         if said.get("python"):
@@ -109,11 +123,11 @@ def _banners(line: str, source: Source) -> Iterator[Claim]:
         if said.get("os"):
             yield from os_of_platform(str(said["os"]), source)
     for pattern in (_DEVICE, _LOGICAL):
-        if found := pattern.search(line):
-            subject = f"gpu:{int(found[1])}"
-            yield present("gpu.name", found[2].strip(), source, subject)
+        if device := pattern.search(line):
+            subject = f"gpu:{int(device[1])}"
+            yield present("gpu.name", device[2].strip(), source, subject)
             if pattern is _LOGICAL:
-                yield present("gpu.capability", found[3], source, subject)
+                yield present("gpu.capability", device[3], source, subject)
 
 
 def _torch(value: str, source: Source) -> Iterator[Claim]:
@@ -172,7 +186,7 @@ def _versioned(fact: str) -> Callable[[str, Source], Iterator[Claim]]:
 
 def _available(value: str, source: Source) -> Iterator[Claim]:
     # Lightning: True (cuda), used: True
-    return flag("torch.cuda_available", value.split(" ")[0].strip(","), source)
+    return flag("torch.cuda_available", value.split(" ", maxsplit=1)[0].strip(","), source)
 
 
 def _variable(name: str) -> Callable[[str, Source], Iterator[Claim]]:

@@ -11,20 +11,27 @@ from .lines import at, lines_of
 # A container's host name is the start of its id, and its user is root.
 _INSIDE = re.compile(r"\b(?:root|jovyan|user|ubuntu|app)@[0-9a-f]{12}:")
 _KINDS = (
-    ("kubernetes", re.compile(r"\bkubectl\b|\bkubelet\b|nvidia\.com/gpu|\bPodSandbox|\[pod/|\bKubernetes\b|kubepods|KUBERNETES_SERVICE_HOST")),
+    ("kubernetes", re.compile(
+        r"\bkubectl\b|\bkubelet\b|nvidia\.com/gpu|\bPodSandbox|\[pod/|\bKubernetes\b|"
+        r"kubepods|KUBERNETES_SERVICE_HOST"
+    )),
     ("podman", re.compile(r"\bpodman (?:run|exec|build)\b|/run/\.containerenv|\blibpod\b")),
-    ("singularity", re.compile(r"\b(?:singularity|apptainer) (?:exec|run|shell)\b|Singularity>|Apptainer>|\bsingularity-ce\b")),
+    ("singularity", re.compile(r"\b(?:singularity|apptainer) (?:exec|run|shell)\b|Singularity>|Apptainer>")),
     ("docker", re.compile(
-        r"(?:^|[\s$#])(?:sudo )?(?:nvidia-)?docker(?:-compose)? (?:run|exec|compose|start|container|build|logs)\b|^docker: Error|"
-        r"\bError response from daemon|/\.dockerenv|/var/lib/docker/|\bdockerd\b|\bdocker-entrypoint|^ => (?:ERROR )?\[|^#\d+ \[|failed to solve: "
+        r"(?:^|[\s$#])(?:sudo )?(?:nvidia-)?docker(?:-compose)? (?:run|exec|compose|start|"
+        r"container|build|logs)\b|^docker: Error|"
+        r"\bError response from daemon|/\.dockerenv|/var/lib/docker/|\bdockerd\b|\bdocker-entrypoint|"
+        r"^ => (?:ERROR )?\[|^#\d+ \[|failed to solve: "
     )),
     ("container", re.compile(
-        r"nvidia-container-cli|nvidia-container-runtime|\bOCI runtime|NVIDIA Release \d\d\.\d\d|== (?:PyTorch|TensorFlow|CUDA|Triton Inference Server) ==|"
+                    r"nvidia-container-cli|nvidia-container-runtime|\bOCI runtime|NVIDIA Release "
+            r"\d\d\.\d\d|== (?:PyTorch|TensorFlow|CUDA|Triton Inference Server) ==|"
         r"\bNOTE: CUDA Forward Compatibility mode|WARNING: The NVIDIA Driver was not detected"
     )),
 )  # fmt: skip
 _SLURM = re.compile(
-    r"\bsrun\b|\bsbatch\b|\bsalloc\b|\bscontrol\b|\bsqueue\b|\bSLURM_[A-Z]+|\bslurmstepd\b|slurm_script|(?:Req|Alloc)?TRES="
+    r"\bsrun\b|\bsbatch\b|\bsalloc\b|\bscontrol\b|\bsqueue\b|\bSLURM_[A-Z]+|\bslurmstepd\b|"
+    r"slurm_script|(?:Req|Alloc)?TRES="
 )
 _SCHEDULERS = (
     ("slurm", _SLURM),
@@ -34,7 +41,10 @@ _SCHEDULERS = (
 )
 _TRES = re.compile(r"\bAllocTRES=(\S*)|(?:^|\s)TRES=(\S*)")
 _GRES_OF_TRES = re.compile(r"gres/gpu(?::[\w.-]+)?=(\d{1,4})")
-_ASKED_GRES = re.compile(r"--gres[= ]gpu(?::[\w.-]+)?(?::(\d{1,4}))?|--gpus(?:-per-(?:node|task))?[= ](?:[\w.-]+:)?(\d{1,4})|#SBATCH .*?--gres=gpu(?::[\w.-]+)?(?::(\d{1,4}))?")
+_ASKED_GRES = re.compile(
+    r"--gres[= ]gpu(?::[\w.-]+)?(?::(\d{1,4}))?|--gpus(?:-per-(?:node|task))?[= ](?:[\w.-]+:)?(\d{1,4})|"
+    r"#SBATCH .*?--gres=gpu(?::[\w.-]+)?(?::(\d{1,4}))?"
+)
 _DOCKER_RUN = re.compile(r"(?:docker|podman|nerdctl) (?:run|create)\b(?P<rest>.*)$")
 _GPU_FLAG = re.compile(r"--gpus\b|--runtime[= ]nvidia|--device[= ](?:/dev/nvidia|nvidia\.com)|NVIDIA_VISIBLE_DEVICES")
 _CLOUD = (

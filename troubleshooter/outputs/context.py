@@ -10,17 +10,30 @@ from .lines import at, lines_of
 
 # 100%|██████████| 30/30 [00:05<00:00,  5.41it/s]     (and Keras') 1875/1875 [=====] - 3s 2ms/step
 _BAR = re.compile(r"(?<!\d)100%\|[^|]{1,200}\|\s*(\d{1,9})/\1\b|(?<![\d/])(\d{2,9})/\2 \[=+\]")
-_TOTALS = re.compile(r"(?i)\bepoch[ :\[]*(\d{1,6}) ?/ ?\1\b.{0,40}\b(?:done|finished|complete|saved|loss|written)|\bPrompt executed in [\d.]+ ?s|\bInit COMPLETE\b|\bTest PASSED\b|\bResult = PASS\b")
+_TOTALS = re.compile(
+    r"(?i)\bepoch[ :\[]*(\d{1,6}) ?/ ?\1\b.{0,40}\b(?:done|finished|complete|saved|"
+    r"loss|written)|\bPrompt executed in [\d.]+ ?s|\bInit COMPLETE\b|\bTest PASSED\b|"
+    r"\bResult = PASS\b"
+)
 _ON_GPU = re.compile(r"device='cuda(?::\d+)?'\)\s*$|\bCreated device /job:\S+ with \d+ MB memory|device_type='GPU'")
 _CPU_ASKED = re.compile(
-    r"(?:--(?:use-)?device[= ]|(?<!map_location=)\bdevice ?= ?(?:torch\.device\()?[\"'])cpu\b|--(?:use-)?cpu(?:-only)?\b|--no-?cuda\b|--skip-torch-cuda-test|-d cpu\b|\bCUDA_VISIBLE_DEVICES=(?:\"\"|''|-1)?\s"
+    r"(?:--(?:use-)?device[= ]|(?<!map_location=)\bdevice ?= ?(?:torch\.device\()?[\"'])cpu\b|"
+    r"--(?:use-)?cpu(?:-only)?\b|--no-?cuda\b|--skip-torch-cuda-test|-d cpu\b|\bCUDA_VISIBLE_DEVICES=(?:\"\"|"
+    r"''|-1)?\s"
 )
 _BUILD = re.compile(
-    r"\bsetup\.py\b.{0,60}\b(?:install|build\w*|develop|bdist_wheel|egg_info)\b|\bninja: |\[\d+/\d+\] (?:\S*nvcc|\S*c\+\+|\S*g\+\+|\S*cl(?:\.exe)?) |"
-    r"\bBuilding wheels? for \S+|\bPreparing metadata \(|\bGetting requirements to build wheel|\bsubprocess-exited-with-error|"
-    r"\brunning build_ext\b|\bCMake Error\b|^make(?:\[\d+\])?: |\bbuilding '[\w.]+' extension|\bpython setup\.py|Command errored out with exit status|pip-(?:req-build|install)-\w+"
+    r"\bsetup\.py\b.{0,60}\b(?:install|build\w*|develop|bdist_wheel|egg_info)\b|\bninja: "
+    r"|\[\d+/\d+\] (?:\S*nvcc|\S*c\+\+|\S*g\+\+|\S*cl(?:\.exe)?) |"
+    r"\bBuilding wheels? for \S+|\bPreparing metadata \(|\bGetting requirements to "
+    r"build wheel|\bsubprocess-exited-with-error|"
+    r"\brunning build_ext\b|\bCMake Error\b|^make(?:\[\d+\])?: |\bbuilding '[\w.]+' "
+    r"extension|\bpython setup\.py|Command errored out with exit status|pip-(?:req-build|"
+    r"install)-\w+"
 )
-_RAISED = re.compile(r"^(?:E\s{2,})?(?P<error>(?:[A-Za-z_][\w]*\.){0,6}[A-Z]\w*(?:Error|Exception|Interrupt|Exit|NotFound|Failed)): ?(?P<says>.*)$")
+_RAISED = re.compile(
+    r"^(?:E\s{2,})?(?P<error>(?:[A-Za-z_][\w]*\.){0,6}[A-Z]\w*(?:Error|Exception|"
+    r"Interrupt|Exit|NotFound|Failed)): ?(?P<says>.*)$"
+)
 _CHAINED = re.compile(r"The above exception was the direct cause|During handling of the above exception")
 _SETUP_IMPORT = re.compile(r"File \"[^\"]*setup\.py\", line \d+|File \"<string>\", line \d+")
 _IMPORTS_TORCH = re.compile(r"^\s+(?:import torch\b|from torch\b)")
@@ -44,7 +57,9 @@ def read_context(text: str, source: Source) -> Iterator[Claim]:
 
 def _errors(lines: list[str], source: Source) -> Iterator[Claim]:
     """The first exception of a chain is the one that the others came of; the last is what the program ended with."""
-    raised = [(number, found) for number, line in enumerate(lines) if ":" in line and (found := _RAISED.match(line.strip()))]
+    raised = [
+        (number, found) for number, line in enumerate(lines) if ":" in line and (found := _RAISED.match(line.strip()))
+    ]
     if not raised:
         return
     first, last = raised[0], raised[-1]

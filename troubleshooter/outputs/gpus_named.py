@@ -1,4 +1,4 @@
-"""Messages that name a GPU and its compute capability: torch's warnings on builds, vLLM's on data types, Lightning's."""
+"""Messages that name a GPU and its compute capability: torch's on its builds, vLLM's on data types, Lightning's."""
 
 import re
 from collections.abc import Iterator
@@ -8,9 +8,15 @@ from .lines import at, lines_of
 from .versions_told import torch_version
 
 # NVIDIA GeForce RTX 5060 Ti with CUDA capability sm_120 is not compatible with the current PyTorch installation.
-_WITH_ARCH = re.compile(r"(?P<name>(?:NVIDIA |Tesla |GeForce |Quadro |GRID |TITAN )[\w /().-]{2,60}?) with CUDA capability sm_(?P<major>\d{1,2})(?P<minor>\d)[af]?\b")
+_WITH_ARCH = re.compile(
+    r"(?P<name>(?:NVIDIA |Tesla |GeForce |Quadro |GRID |TITAN )[\w /().-]{2,60}?) "
+    r"with CUDA capability sm_(?P<major>\d{1,2})(?P<minor>\d)[af]?\b"
+)
 # Found GPU0 NVIDIA GB10 which is of cuda capability 12.1.    … which is of compute capability (CC) 6.1.
-_FOUND = re.compile(r"Found GPU ?(?P<index>\d{1,3}) (?P<name>\S.{2,60}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<capability>\d{1,2}\.\d)")
+_FOUND = re.compile(
+    r"Found GPU ?(?P<index>\d{1,3}) (?P<name>\S.{2,60}?) which is of (?:cuda|compute) "
+    r"capability (?:\(CC\) )?(?P<capability>\d{1,2}\.\d)"
+)
 # Your Quadro P6000 GPU has compute capability 6.1.
 _YOUR = re.compile(r"Your (?P<name>\S.{2,60}?) GPU has compute capability (?P<capability>\d{1,2}\.\d)")
 _TENSOR_CORES = re.compile(r"You are using a CUDA device \('(?P<name>[^']{3,60})'\) that has Tensor Cores")

@@ -11,14 +11,20 @@ _DONE = re.compile(r"\bSuccessfully installed ((?:[\w.]+(?:-[\w.]+)*-\d[\w.+!]* 
 _PIECE = re.compile(r"(\S+?)-(\d[\w.+!]*)(?:\s|$)")
 _UV_DONE = re.compile(r"^\s*\+ ([\w.-]+)==(\S+)")
 _SATISFIED = re.compile(
-    r"Requirement already satisfied: torch\b(?!-)\S* in (?P<root>\S.*?)(?: \(from .*?\))? \((?P<version>\d[\w.+]*)\)\s*$"
+    r"Requirement already satisfied: torch\b(?!-)\S* in (?P<root>\S.*?)(?: \(from "
+    r".*?\))? \((?P<version>\d[\w.+]*)\)\s*$"
 )
 _EXISTING = re.compile(r"Found existing installation: torch (\d[\w.+]*)")
-_WHEEL = re.compile(r"\btorch-(\d[\w.]*(?:(?:\+|%2B)\w[\w.]*)?)-cp(\d)(\d{1,2})-(?:cp\w+|abi3|none)-(\w+?)\.whl", re.IGNORECASE)
-_COMMAND = re.compile(
-    r"(?:^|[\s$#>&;|])(?P<tool>uv pip|uv|pip[\d.]*|conda|mamba|micromamba|pipx|poetry|pixi)(?:\.exe)? (?:install|add|create)\b(?P<rest>.*)$"
+_WHEEL = re.compile(
+    r"\btorch-(\d[\w.]*(?:(?:\+|%2B)\w[\w.]*)?)-cp(\d)(\d{1,2})-(?:cp\w+|abi3|none)-(\w+?)\.whl", re.IGNORECASE
 )
-_INDEX = re.compile(r"(?:--(?:extra-)?index-url|-i|--find-links|-f)[ =]+(\S+)|^\s*Looking in (?:indexes|links): (\S.*)$")
+_COMMAND = re.compile(
+    r"(?:^|[\s$#>&;|])(?P<tool>uv pip|uv|pip[\d.]*|conda|mamba|micromamba|pipx|poetry|"
+    r"pixi)(?:\.exe)? (?:install|add|create)\b(?P<rest>.*)$"
+)
+_INDEX = re.compile(
+    r"(?:--(?:extra-)?index-url|-i|--find-links|-f)[ =]+(\S+)|^\s*Looking in (?:indexes|links): (\S.*)$"
+)
 _WANTED = re.compile(r"(?<![\w-])[\"']?(?:torch|pytorch)(?P<how>==|=|~=|>=|<=|<|>)(?P<version>\d[\w.+*]*)")
 _OFFERED = re.compile(r"\(from versions: ([^()]{1,6000})\)")
 _WANTED_BY_PIP = re.compile(r"satisfies the requirement torch(?:(?:==|~=)(?P<version>\d[\w.+]*))?[ ;<>=]")
@@ -78,9 +84,8 @@ def _done(line: str, source: Source) -> Iterator[Claim]:
 def _offered(line: str, source: Source) -> Iterator[Claim]:
     if "requirement torch" not in line:
         return
-    if wanted := _WANTED_BY_PIP.search(line):
-        if wanted["version"]:
-            yield present("install.wanted", wanted["version"], source)
+    if (wanted := _WANTED_BY_PIP.search(line)) and wanted["version"]:
+        yield present("install.wanted", wanted["version"], source)
     if found := _OFFERED.search(line):
         versions = tuple(part.strip() for part in found[1].split(",") if part.strip())
         if versions == ("none",):

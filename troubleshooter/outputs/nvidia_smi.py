@@ -315,16 +315,34 @@ def _no_devices(text: str, source: Source) -> Iterator[Claim]:
 # --- pasted text: any of the forms, cut, repeated, with other things around them ---------------------
 
 _PROCESS_ROW = re.compile(
-    r"\|[ \t]+(?P<gpu>\d{1,3})(?:[ \t]+(?:N/A|\d+)[ \t]+(?:N/A|\d+))?[ \t]+(?P<pid>\d{1,9})[ \t]+(?P<type>C\+G|C|G|M\+C)[ \t]+"
+    r"\|[ \t]+(?P<gpu>\d{1,3})(?:[ \t]+(?:N/A|\d+)[ \t]+(?:N/A|\d+))?[ \t]+(?P<pid>\d{1,9})[ \t]+(?P<type>C\+G|"
+    r"C|G|M\+C)[ \t]+"
     r"(?P<name>\S.*?)[ \t]+(?:(?P<size>\d+)MiB|N/A)[ \t]*\|"
 )
 _MIG_ROW = re.compile(r"\|[ \t]+(\d{1,3})[ \t]+\d{1,3}[ \t]+\d{1,3}[ \t]+\d{1,3}[ \t]+\|[ \t]+\d+MiB[ \t]*/")
 _HEAD_LINE = re.compile(r"NVIDIA-SMI version[ \t]*:|NVSMI LOG")
 _COLUMN_NAMES = frozenset(
-    "index name gpu_name uuid driver_version compute_cap memory.total memory.used memory.free compute_mode "
-    "mig.mode.current utilization.gpu temperature.gpu pci.bus_id persistence_mode power.draw count".split()
+    (
+        "index",
+        "name",
+        "gpu_name",
+        "uuid",
+        "driver_version",
+        "compute_cap",
+        "memory.total",
+        "memory.used",
+        "memory.free",
+        "compute_mode",
+        "mig.mode.current",
+        "utilization.gpu",
+        "temperature.gpu",
+        "pci.bus_id",
+        "persistence_mode",
+        "power.draw",
+        "count",
+    )
 )
-_APP_COLUMNS = frozenset("pid process_name name used_memory used_gpu_memory gpu_uuid".split())
+_APP_COLUMNS = frozenset(("pid", "process_name", "name", "used_memory", "used_gpu_memory", "gpu_uuid"))
 _STATE_LINE = re.compile(r"^[ \t]*(?P<key>[A-Z][A-Za-z/() .]{2,48}?)[ \t]*:[ \t]*(?P<value>\S.{0,60}?)[ \t]*$")
 _SLOWDOWNS = {
     "sw power cap": "power-cap",

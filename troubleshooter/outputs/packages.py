@@ -1,4 +1,4 @@
-"""Lists of installed packages: pip list, freeze, show and check, uv pip list, conda list and conda info, pip --version."""
+"""Lists of installed packages: pip list, freeze, show, check and --version, uv pip list, conda list and conda info."""
 
 import re
 from collections.abc import Iterator
@@ -15,10 +15,15 @@ _ROW = re.compile(r"^\s*([A-Za-z][\w.-]{1,60})\s+(\d[\w.+!]{0,40})(?:\s+(\S+))?(
 _FROZEN = re.compile(r"^\s*([A-Za-z][\w.-]{1,60})(?:==(\d[\w.+!]{0,40})| @ \S{1,300})\s*$")
 _FIELD = re.compile(r"^\s*(Name|Version|Location|Required-by|Installer): ?(.*)$")
 _MISSING = re.compile(r"Package\(s\) not found: (?P<names>[\w.,\- ]{1,200})")
-_CHECK = re.compile(r"^\s*[\w.-]{1,60} [\w.+]{1,40} (?:has requirement|requires) .{1,200}, but you(?:'ll)? have ([\w.-]{1,60}) ([\w.+]{1,40}?)(?: which is incompatible)?\.?\s*$")
+_CHECK = re.compile(
+    r"^\s*[\w.-]{1,60} [\w.+]{1,40} (?:has requirement|requires) .{1,200}, but you(?:'ll)? "
+    r"have ([\w.-]{1,60}) ([\w.+]{1,40}?)(?: which is incompatible)?\.?\s*$"
+)
 _PIP = re.compile(r"\bpip (\d+\.\d+(?:\.\d+)?) from (\S.*?) \(python (\d\.\d+)\)")
 _VIRTUAL = re.compile(r"\b__(cuda|glibc|win|osx|linux)(?:=(\d+[\w.]*))?=")
-_CONDA_INFO = re.compile(r"^\s*(platform|python version|active env location|active environment|conda version) : (\S.*)$")
+_CONDA_INFO = re.compile(
+    r"^\s*(platform|python version|active env location|active environment|conda version) : (\S.*)$"
+)
 _FAR = 400
 
 
@@ -72,9 +77,9 @@ def _row(found: re.Match[str], conda: bool, source: Source, installers: list[str
         if not from_pip and build:
             if kind := re.search(r"(?:^|_)(cpu|cuda)", build):
                 yield present("torch.build", kind[1], source)
-            if cuda := re.search(r"(?:^|_)cuda(\d+)\.(\d+)", build):
-                yield present("torch.cuda", f"{cuda[1]}.{cuda[2]}", source)
-            elif cuda := re.search(r"(?:^|_)cuda(\d{2})(\d)", build):
+            if (cuda := re.search(r"(?:^|_)cuda(\d+)\.(\d+)", build)) or (
+                cuda := re.search(r"(?:^|_)cuda(\d{2})(\d)", build)
+            ):
                 yield present("torch.cuda", f"{cuda[1]}.{cuda[2]}", source)
     yield from package(name, number, source)
 

@@ -11,24 +11,34 @@ from .versions_told import cudnn_number, flag, os_of_platform, package, torch_cu
 
 Reading = Callable[[str, Source], Iterator[Claim]]
 
-_COMMAND = re.compile(r"(?:^|[\s/\\])(?:python|py|ipython)[\w.]{0,8}(?:\.exe)?\s+(?:-[\w-]+\s+){0,4}-c\s+(?P<quote>[\"'])(?P<code>.*)(?P=quote)")
+_COMMAND = re.compile(
+    r"(?:^|[\s/\\])(?:python|py|ipython)[\w.]{0,8}(?:\.exe)?\s+(?:-[\w-]+\s+){0,4}-c\s+"
+    r"(?P<quote>[\"'])(?P<code>.*)(?P=quote)"
+)
 _PROMPT = re.compile(r"^\s*(?:>>> ?|In ?\[\d+\]: ?|!)(?P<code>\S.*)$")
 _OUT = re.compile(r"^\s*Out ?\[\d+\]: ?(?P<value>.*)$")
 _ANY_PROMPT = re.compile(
-    r"^\s*(?:>>>|\.\.\.|In ?\[\d+\]:|[$#%] |\(?[\w.+ -]{1,40}\)? ?[\w.@~:/\\ -]{1,80}[$#>%] ?|PS [A-Z]:\\|[A-Z]:\\[^>]{0,200}>)"
+    r"^\s*(?:>>>|\.\.\.|In ?\[\d+\]:|[$#%] |\(?[\w.+ -]{1,40}\)? ?[\w.@~:/\\ -]{1,80}[$#>%] "
+    r"?|PS [A-Z]:\\|[A-Z]:\\[^>]{0,200}>)"
 )
-_BARE = re.compile(r"^\s*(?:import torch; ?)?(?:print ?\((?P<code>.*)\)|(?P<expression>(?:torch|tf|sys)\.[\w.]+(?:\([^()]*\))?))\s*$")
+_BARE = re.compile(
+    r"^\s*(?:import torch; ?)?(?:print ?\((?P<code>.*)\)|(?P<expression>(?:torch|tf|sys)\.[\w.]+(?:\([^()]*\))?))\s*$"
+)
 _TOLD = re.compile(
     r"(?P<expression>\b(?:torch|torchvision|torchaudio|tf|tensorflow|np|numpy|vllm)\.[\w.]+(?:\([^()]{0,40}\))?)`?"
     r"\s*(?:->|=>|=|:|\u2192|is|returns|gives|prints)\s*`?(?P<value>[('\"]?[\w.+-]+['\")]?)"
 )
 _PLAIN = re.compile(
     r"^\s*[('\"]{0,2}(?P<torch>\d+\.\d+\.\d+(?:\.?(?:a|b|rc|dev)\d+)?\+(?:cu\d{2,3}|cpu|rocm[\d.]+|xpu))['\"]?"
-    r"(?:[ ,]+['\"]?(?P<cuda>\d{1,2}\.\d|None)['\"]?)?(?:[ ,]+(?P<available>True|False))?(?:[ ,]+(?P<count>\d{1,2}))?[)]?\s*$"
+    r"(?:[ ,]+['\"]?(?P<cuda>\d{1,2}\.\d|None)['\"]?)?(?:[ ,]+(?P<available>True|"
+    r"False))?(?:[ ,]+(?P<count>\d{1,2}))?[)]?\s*$"
 )
 _FAR = 14
 """Lines between a question and its answer at most: warnings come between."""
-_NO_ANSWER = re.compile(r"Warning:|^\s{2,}\S|^\s*Traceback |^\S*(?:Error|Exception)\b|\.py:\d+|^\s*[\[(]?Triggered|^\d{4}-\d\d-\d\d|^[WIE]\d{4} ")
+_NO_ANSWER = re.compile(
+    r"Warning:|^\s{2,}\S|^\s*Traceback |^\S*(?:Error|Exception)\b|\.py:\d+|^\s*[\[(]?Triggered|"
+    r"^\d{4}-\d\d-\d\d|^[WIE]\d{4} "
+)
 
 
 def _location(value: str, source: Source) -> Iterator[Claim]:
@@ -235,12 +245,19 @@ def _answered(expressions: list[str], lines: list[str], number: int, source: Sou
                 yield from _stated(expression, reading, found[1], here)
             if not pending:
                 return
-        elif not _NO_ANSWER.search(line) and line.strip() and not out and not re.match(r"\s*(?:\.\.\.|import |from )", line):
+        elif (
+            not _NO_ANSWER.search(line)
+            and line.strip()
+            and not out
+            and not re.match(r"\s*(?:\.\.\.|import |from )", line)
+        ):
             return
 
 
 def _stated(expression: str, reading: Reading, value: str, source: Source) -> Iterator[Claim]:
-    device = re.search(r"get_device_(name|capability)\((?:torch\.cuda\.current_device\(\)|[^()\d]*(\d{0,3}))\)?", expression)
+    device = re.search(
+        r"get_device_(name|capability)\((?:torch\.cuda\.current_device\(\)|[^()\d]*(\d{0,3}))\)?", expression
+    )
     if not device:
         yield from reading(value, source)
         return

@@ -11,15 +11,20 @@ from .lines import at, lines_of
 # …/lib/python3.10/site-packages/   …/lib/python3/dist-packages/   …\Lib\site-packages\   …\Python39\site-packages\
 _ROOT = re.compile(
     r"(?<![\w.~\-])(?P<root>(?P<prefix>(?:[A-Za-z]:|~|\$\{?\w{1,40}\}?|/)[^\s\"'<>|:*?,;()]{0,200}?)[/\\]"
-    r"(?:(?:lib|lib64|Lib|LIB)[/\\](?:python(?P<python>\d(?:\.\d{1,2})?)[/\\])?)?(?:site|dist)-packages)(?:[/\\](?P<rest>[\w./\\-]{0,200}))?",
+    r"(?:(?:lib|lib64|Lib|LIB)[/\\](?:python(?P<python>\d(?:\.\d{1,2})?)[/\\])?)?(?:site|"
+    r"dist)-packages)(?:[/\\](?P<rest>[\w./\\-]{0,200}))?"
 )
 # A blank or a bracket may stand in a path of Windows; there the quotes of a traceback tell where it ends.
 _QUOTED = re.compile(
-    r"File \"(?P<root>(?P<prefix>(?:[A-Za-z]:|~|/)[^\"<>|]{0,250}?)[/\\](?:(?:lib|lib64|Lib|LIB)[/\\](?:python(?P<python>\d(?:\.\d{1,2})?)[/\\])?)?(?:site|dist)-packages)[/\\](?P<rest>[^\"<>|]{0,200})\", line"
+    r"File \"(?P<root>(?P<prefix>(?:[A-Za-z]:|~|/)[^\"<>|]{0,250}?)[/\\](?:(?:lib|"
+    r"lib64|Lib|LIB)[/\\](?:python(?P<python>\d(?:\.\d{1,2})?)[/\\])?)?(?:site|dist)-packages)"
+    r"[/\\](?P<rest>[^\"<>|]{0,200})\", line"
 )
 _WINDOWS_PYTHON = re.compile(r"[/\\]Python(?P<major>3)(?P<minor>\d{1,2})(?:-32)?(?=[/\\])", re.IGNORECASE)
 _CONDA = re.compile(r"(?i)[/\\](?:[a-z]*conda\d?|[a-z]*forge3?|mamba|micromamba)(?:[/\\]|$)|[/\\]envs[/\\][^/\\]+$")
-_VENV = re.compile(r"(?i)[/\\](?:\.?v?env|\.?venv[\w.-]*|virtualenvs?[/\\][^/\\]+)$|[/\\](?:venvs?|\.virtualenvs)[/\\][^/\\]+$")
+_VENV = re.compile(
+    r"(?i)[/\\](?:\.?v?env|\.?venv[\w.-]*|virtualenvs?[/\\][^/\\]+)$|[/\\](?:venvs?|\.virtualenvs)[/\\][^/\\]+$"
+)
 _EMBEDDED = re.compile(r"(?i)python_embed+ed$|[/\\]runtime$")
 _USER_SITE = re.compile(r"(?i)[/\\]AppData[/\\]Roaming[/\\]Python[/\\]|/\.local$")
 _SYSTEM = re.compile(r"^(?:/usr|/usr/local)$")
@@ -50,7 +55,9 @@ def read_python_paths(text: str, source: Source) -> Iterator[Claim]:
         named = tuple(found["root"].replace("\\\\", "\\") for _, found in roots.values())
         yield present("text.site_packages", named, at(source, next(iter(roots.values()))[0]))
         yield present("text.site_packages_count", len({_same(one) for one in named}), source)
-        yield from _environment(next((one for one in roots.values() if not _USER_SITE.search(one[1]["prefix"])), None), source)
+        yield from _environment(
+            next((one for one in roots.values() if not _USER_SITE.search(one[1]["prefix"])), None), source
+        )
         for number, found in roots.values():
             if _USER_SITE.search(found["prefix"]):
                 yield present("text.user_site", found["root"].replace("\\\\", "\\"), at(source, number))
@@ -60,7 +67,7 @@ def read_python_paths(text: str, source: Source) -> Iterator[Claim]:
 
 
 def _same(root: str) -> str:
-    """lib and lib64 of one environment are one; so are both spellings of a path of Windows, and a linked torch."""
+    """Folders lib and lib64 of one environment are one; so are both spellings of a path of Windows."""
     return re.sub(r"[/\\]+", "/", root).lower().replace("/lib64/", "/lib/")
 
 

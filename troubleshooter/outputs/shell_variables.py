@@ -10,10 +10,14 @@ from .lines import at, lines_of
 
 _NAMES = (
     r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|CUDA_HOME|CUDA_PATH|CUDA_LAUNCH_BLOCKING|"
-    r"CUDA_MODULE_LOADING|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|PYTHONHOME|PYTORCH_CUDA_ALLOC_CONF|VIRTUAL_ENV|CONDA_PREFIX"
+    r"CUDA_MODULE_LOADING|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|PYTHONHOME|PYTORCH_CUDA_ALLOC_CONF|"
+    r"VIRTUAL_ENV|CONDA_PREFIX"
 )
 _ECHO = re.compile(
-    rf"(?:\b(?:echo|printenv|Write-Output|Get-Content)\s+[\"']?[$%]?(?:env:|\{{)?|[>$#]\s*\$env:)(?P<name>{_NAMES})[\"'}}%]*\s*$",
+    (
+        rf"(?:\b(?:echo|printenv|Write-Output|Get-Content)\s+[\"']?[$%]?(?:env:|\{{)?|"
+        rf"[>$#]\s*\$env:)(?P<name>{_NAMES})[\"'}}%]*\s*$"
+    ),
     re.IGNORECASE,
 )
 _SET = re.compile(
@@ -24,7 +28,11 @@ _PYTHON = re.compile(
     rf"environ(?:\.setdefault\(|\[)\s*[\"'](?P<name>{_NAMES})[\"']\s*(?:\]\s*=|,)\s*[\"'](?P<value>[^\"'\n]{{0,300}})[\"']"
 )
 _UNSET = re.compile(rf"\b(?:unset|set -e|Remove-Item Env:)\s*(?P<name>{_NAMES})\b")
-_ADVICE = re.compile(r"(?i)\b(?:consider|try|by|passing|setting|please|you can|could|should|need to|either|using|hint|e\.g\.)\b[^=;&$#]{0,80}$")
+_COMMAND = re.compile(r"\s+(?:python|torchrun|accelerate|\./|bash|sh\s|nvidia-smi)")
+_ADVICE = re.compile(
+    r"(?i)\b(?:consider|try|by|passing|setting|please|you can|could|should|need to|"
+    r"either|using|hint|e\.g\.)\b[^=;&$#]{0,80}$"
+)
 _LITERAL = re.compile(r"^\s*[$%].*[%}]?$")
 _PROMPT = re.compile(r"^\s*(?:[$#%>] |\([\w.+-]{1,40}\) |[\w.-]+@[\w.-]+|PS [A-Z]:|[A-Z]:\\.*>|>>> )")
 
@@ -57,10 +65,9 @@ def read_shell_variables(text: str, source: Source) -> Iterator[Claim]:
             # "CUDA_HOME: /usr" is a report's; a variable in a sentence ("set CUDA_HOME: …") has no value.
             if found["mark"].strip() == ":" and not value:
                 continue
-            if not value and line[found.end() :].strip():
-                # `X= command` sets it to nothing, `X=$Y` or a cut sentence does not tell.
-                if not re.match(r"\s+(?:python|torchrun|accelerate|\./|bash|sh\s|nvidia-smi)", line[found.end() :]):
-                    continue
+            # `X= command` sets it to nothing, `X=$Y` or a cut sentence does not tell.
+            if not value and line[found.end() :].strip() and not _COMMAND.match(line, found.end()):
+                continue
             if "..." in value or value.startswith(("<", "$", "%")) or (value == "" and found["mark"] != "="):
                 continue
             yield from _stated(found["name"].upper(), value, here)
@@ -69,7 +76,7 @@ def read_shell_variables(text: str, source: Source) -> Iterator[Claim]:
 def _stated(name: str, value: str, source: Source) -> Iterator[Claim]:
     yield present(f"env.{name}", value, source)
     if name == "CUDA_VISIBLE_DEVICES":
-        first = value.split(",")[0].strip()
+        first = value.split(",", maxsplit=1)[0].strip()
         if not re.match(r"(?:GPU|MIG)-", first) and not re.fullmatch(r"\+?\d{1,9}", first):
             yield present("env.hides_all_gpus", True, source)
         elif first == "0":

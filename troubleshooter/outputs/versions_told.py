@@ -89,7 +89,7 @@ def package(name: str, text: str, source: Source) -> Iterator[Claim]:
 
 
 def os_of_platform(text: str, source: Source) -> Iterator[Claim]:
-    """`Linux-5.15.167.4-microsoft-standard-WSL2-x86_64-with-glibc2.35`, `Windows-10-10.0.22631-SP0`, `macOS-14.5-arm64`."""
+    """`Linux-5.15.167.4-microsoft-standard-WSL2-x86_64-with-glibc2.35`, `Windows-10-10.0.22631-SP0`, `macOS-14.5`."""
     value = text.strip()
     low = value.lower()
     if low.startswith("linux"):
@@ -97,7 +97,11 @@ def os_of_platform(text: str, source: Source) -> Iterator[Claim]:
         yield present("os.family", "wsl" if wsl else "linux", source)
         if wsl:
             yield present("wsl.version", 2 if "wsl2" in low or "standard" in low else 1, source)
-        if kernel := re.match(r"linux[- ](?:\S+ )?(\d+\.\d+[\w.]*(?:-[\w.]+?)??)(?=-(?:x86_64|aarch64|with)|[ -]|$)", low):
+        if kernel := re.match(
+            r"linux[- ](?:\S+ )?(\d+\.\d+[\w.]*(?:-[\w.]+?)??)"
+            r"(?=-(?:x86_64|aarch64|with)|[ -]|$)",
+            low,
+        ):
             yield present("os.kernel", kernel[1], source)
     elif low.startswith(("windows", "microsoft windows", "win32")):
         yield present("os.family", "windows", source)

@@ -56,10 +56,11 @@ def read_transcripts(transcripts: Iterable[Transcript], signatures: Sequence[Sig
 def _read_one(
     numbered: Iterable[tuple[int, str]], source: Source, scanner: Scanner, known: KnownOutputs | None
 ) -> None:
-    for lines, fresh in _batches(cleaned(numbered)):
-        batch = unquoted(lines) if lines[0].text[0] == ">" or lines[-1].text[0] == ">" else lines
-        if batch is not lines:
-            fresh = sum(1 for line in batch if line.number < lines[fresh].number) if fresh < len(lines) else len(batch)
+    for lines, new in _batches(cleaned(numbered)):
+        batch, fresh = lines, new
+        if lines[0].text[0] == ">" or lines[-1].text[0] == ">":
+            batch = unquoted(lines)
+            fresh = sum(1 for line in batch if new == len(lines) or line.number < lines[new].number)
         _scan(batch, fresh, source, scanner)
         if known is not None:
             known.feed([(line.number, line.body) for line in batch], source)
@@ -93,9 +94,7 @@ def _scan(lines: list[Line], fresh: int, source: Source, scanner: Scanner) -> No
     if any(line.body is not line.text for line in window):
         bodies = [(line.number, line.body) for line in window if line.body]
         scanner.feed(source, bodies, fresh, across_only=True, again=True)
-    others = [
-        (line.number, typed) for line in lines[:fresh] if (typed := retyped(line.text)) != line.text
-    ]
+    others = [(line.number, typed) for line in lines[:fresh] if (typed := retyped(line.text)) != line.text]
     others += [(number, retyped(text)) for number, text in rejoined(window)]
     if others:
         scanner.feed(source, others, again=True)

@@ -41,7 +41,8 @@ _PREFIX = re.compile(
     rf"|{_LEVEL}[ \t]+(?:{_STAMP})(?:[ \t]+{_PLACE})?"
     rf"|{_PLACE}"
     # Sep 03 07:31:19 rig kernel:    ene 22 08:41:07 taller gdm3[1204]:
-    r"|[^\W\d]{3,5}\.?[ \t]+\d{1,2}[ \t]+\d\d:\d\d:\d\d(?:\.\d+)?[ \t]+[\w.-]{1,64}[ \t]+(?=[\w.\-/@]{1,64}(?:\[\d+\])?: )"
+    r"|[^\W\d]{3,5}\.?[ \t]+\d{1,2}[ \t]+\d\d:\d\d:\d\d(?:\.\d+)?[ \t]+[\w.-]{1,64}[ \t]+"
+    r"(?=[\w.\-/@]{1,64}(?:\[\d+\])?: )"
     # [   88.102744]
     r"|\[[ \t]*\d{1,7}\.\d{3,6}\]"
     # [rank3]:   [default0]:   [1,0]<stderr>:   (EngineCore_DP0 pid=151)   (RayWorker pid=1, ip=10.0.0.1)
@@ -93,9 +94,8 @@ def cleaned(numbered: Iterable[tuple[int, str]]) -> Iterator[Line]:
                 shown = clean(mended(part)).replace("\n", " ")
                 text = shown.rstrip()
                 full = len(shown)
-            if text and not ("`" in text or "~" in text) or not _FENCE.match(text):
-                if text:
-                    yield Line(number, text, unprefixed(text), full)
+            if text and not (("`" in text or "~" in text) and _FENCE.match(text)):
+                yield Line(number, text, unprefixed(text), full)
 
 
 def unprefixed(text: str) -> str:

@@ -20,7 +20,7 @@ ENCODINGS = ("gb18030", "big5", "cp932", "cp949", "cp1251", "cp866", "cp1252", "
 
 
 def numbered_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
-    """(number from 1, text without its line end). Lines end at a newline only; `\\r` stays in them."""
+    """(number from 1, text without its line end). Lines end at a newline only; a carriage return stays in them."""
     chunks = iter(chunks)
     head = next(chunks, b"")
     wide = wide_encoding(head)
@@ -190,8 +190,12 @@ def _guess(runs: tuple[bytes, ...]) -> str:
 
 # --- text that was decoded wrongly before it came to us ---------------------------------------------
 
-_WRONG_LATIN = re.compile(r"[\x80-\xff\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]{2,}")
-_WRONG_CHINESE = re.compile(r"[\u4e00-\u9fff\u3400-\u4dbf\ue000-\uf8ff\u2010-\u2260\u3000-\u33ff\uff00-\uffef\xa0-\xff\u20ac]{3,}")
+_WRONG_LATIN = re.compile(
+    r"[\x80-\xff\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]{2,}"
+)
+_WRONG_CHINESE = re.compile(
+    r"[\u4e00-\u9fff\u3400-\u4dbf\ue000-\uf8ff\u2010-\u2260\u3000-\u33ff\uff00-\uffef\xa0-\xff\u20ac]{3,}"
+)
 
 
 def mended(text: str) -> str:

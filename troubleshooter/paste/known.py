@@ -84,6 +84,15 @@ def _readers() -> tuple[tuple[tuple[str, ...], Reader], ...]:
         "nvidia-smi", "nvsmi log", "(uuid: gpu-", "<nvidia_smi_log", "no devices were found", "mib /", "compute mode",
         "slowdown", "driver_version", "used_gpu_memory", "remapping failure", "memory.total",
     )  # fmt: skip
+    paths = ("-packages", ":\\", "/home/", "/usr/", "/opt/", "/users/", "/mnt/", "/root/", "/data/", "/srv/")
+    variables = (
+        "cuda_", "ld_", "nvidia_visible", "pythonpath", "pythonhome", "virtual_env", "conda_prefix", "cuda_alloc",
+    )  # fmt: skip
+    places = (
+        "nvidia-container", "docker", "kube", "podman", "singularity", "apptainer", "srun", "sbatch", "scontrol",
+        "tres=", "oci runtime", "nvidia.com/gpu", "@", "nvidia release", "kaggle", "colab", "/content/",
+        "slurm", "qsub", "bsub", "#1", " => ", "forward compatib",
+    )  # fmt: skip
     return (
         (smi, read_pasted_nvidia_smi),
         (("nvcc: nvidia", "cuda compilation tools"), read_nvcc),
@@ -91,19 +100,19 @@ def _readers() -> tuple[tuple[tuple[str, ...], Reader], ...]:
         (("torch", ".__version__", "sys.", "platform."), read_python_answers),
         (("torch", "numpy", "pip", "conda", "nvidia-", "__cuda", "tensorflow", "vllm"), read_packages),
         (("torch",), read_installs),
-        (("-packages", ":\\", "/home/", "/usr/", "/opt/", "/users/", "/mnt/", "/root/", "/data/", "/srv/"), read_python_paths),
+        (paths, read_python_paths),
         ((".so",), read_loader_answers),
-        (("cuda_", "ld_", "nvidia_visible", "pythonpath", "pythonhome", "virtual_env", "conda_prefix", "pytorch_cuda_alloc"),
-         read_shell_variables),
+        (variables, read_shell_variables),
         (("tried to allocate",), read_out_of_memory),
-        (("[10de:", "10de:"), read_lspci),
+        (("10de:",), read_lspci),
         (("nvrm version:",), read_proc_driver_version),
-        (("capability", "capabilities", "tensor cores", "arch_list", "arch list", "your installed torch"), read_gpus_named),
+        (
+            ("capability", "capabilities", "tensor cores", "arch_list", "arch list", "your installed torch"),
+            read_gpus_named,
+        ),
         (("pretty_name=", "version_id="), read_os_release),
-        (("nvidia-container", "docker", "kube", "podman", "singularity", "apptainer", "srun", "sbatch", "scontrol", "slurm",
-          "tres=", "oci runtime", "nvidia.com/gpu", "@", "nvidia release", "qsub", "bsub", "kaggle", "colab", "/content/",
-          "#1", " => "), read_containers_and_jobs),
+        (places, read_containers_and_jobs),
         ((SCHEMA,), read_own_report),
         ((), read_system_answers),
         ((), read_context),
-    )  # fmt: skip
+    )

@@ -113,7 +113,6 @@ class _Reader:
         return whole[:size]
 
 
-
 def _limited(name: str, chunks: Chunks, packed: int, remark: Callable[[str], None]) -> Chunks:
     grown = 0
     for chunk in chunks:
@@ -174,11 +173,11 @@ def _unzstd(chunks: Chunks, name: str, remark: Callable[[str], None]) -> Chunks:
     try:
         from compression import zstd  # type: ignore[import-not-found, unused-ignore]
 
-        yield from _unpacking("compression.zstd", "ZstdDecompressor")(chunks, name, remark)
-        del zstd
-        return
     except ImportError:
         pass
+    else:
+        yield from _unpacking(zstd.__name__, "ZstdDecompressor")(chunks, name, remark)
+        return
     try:
         import zstandard
     except ImportError:
@@ -197,7 +196,7 @@ _OPENERS: dict[bytes, Callable[[Chunks, str, Callable[[str], None]], Chunks]] = 
 }
 
 
-def _tar(name: str, reader: "_Reader", remark: Callable[[str], None], deepest: int) -> Iterator[Member]:
+def _tar(name: str, reader: Any, remark: Callable[[str], None], deepest: int) -> Iterator[Member]:
     import tarfile
 
     try:
@@ -213,9 +212,7 @@ def _tar(name: str, reader: "_Reader", remark: Callable[[str], None], deepest: i
         remark(f"{name} is damaged: {error}")
 
 
-def _zip(
-    name: str, head: bytes, stream: Readable, remark: Callable[[str], None], deepest: int
-) -> Iterator[Member]:
+def _zip(name: str, head: bytes, stream: Readable, remark: Callable[[str], None], deepest: int) -> Iterator[Member]:
     import zipfile
 
     file: Any = stream

@@ -5,6 +5,7 @@ them, and a join that was none costs a little time: a signature that spans it by
 end of one message and go on at the very start of the next.
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -67,7 +68,7 @@ def _padded(line: Line, width: int) -> str:
 
 def _widths(lines: Sequence[Line]) -> frozenset[int]:
     """Lengths at which lines may have been broken: the usual ones, and the longest where more than one line has it."""
-    counted = Counter(line.full for line in lines if _LEAST <= line.full)
+    counted = Counter(line.full for line in lines if line.full >= _LEAST)
     longest = max(counted, default=0)
     own = {longest} if longest <= _MOST and (counted[longest] > 1 or len(lines) < 60) else set()
     return frozenset((*_USUAL, *own))
@@ -92,11 +93,10 @@ def _joined(run: Sequence[Line], widths: frozenset[int]) -> Iterator[tuple[int, 
     number = run[0].number
     widest = max((line.full for line in run[:-1] if line.full in widths), default=0)
     hard = run[0].body
-    for before, line in zip(run, run[1:], strict=False):
+    for before, line in itertools.pairwise(run):
         cut = (before.full == widest or len(before.body) in widths) and before.full == len(before.text)
         hard = hard + line.body if cut else f"{hard} {line.body.lstrip()}"
     soft = " ".join((run[0].body, *(line.body.lstrip() for line in run[1:])))
     yield number, hard[:_LONGEST]
     if soft != hard:
         yield number, soft[:_LONGEST]
-
