@@ -5,7 +5,7 @@ thirty named tuples 3-5 ms (docs/decisions/0001-named-tuples.md).
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import IO, NamedTuple, TypeAlias
 
 Value: TypeAlias = str | int | float | bool | tuple[str, ...]
 """What a fact can hold. Versions are text here; `versions.order` puts them in order."""
@@ -481,9 +481,9 @@ class Target(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What was asked for. Texts are raw bytes with the name they came under."""
+    """What was asked for. Texts are raw bytes, or files to be read to their end, with the name they came under."""
 
-    texts: tuple[tuple[str, bytes], ...] = ()
+    texts: tuple[tuple[str, bytes | IO[bytes]], ...] = ()
     look_at_machine: bool = True
     python: str = ""
     hints: tuple[tuple[str, str], ...] = ()

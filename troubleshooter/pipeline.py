@@ -91,11 +91,12 @@ def diagnose_text(request: Request, knowledge: Knowledge) -> Report:
 
     start = time.monotonic()
     hinted, remarks = _hints(request, knowledge)
-    claims = (*read_paste(request.texts, knowledge.signatures), *hinted)
+    unread: list[str] = []
+    claims = (*read_paste(request.texts, knowledge.signatures, unread.append), *hinted)
     thought = think(claims, knowledge, request.engine)
     family = thought.facts.text("os.family")
     inputs = tuple(Input("text", name, family) for name, _ in request.texts)
-    return _report(thought, knowledge, inputs, None, (), start, remarks)
+    return _report(thought, knowledge, inputs, None, (), start, (*unread, *remarks))
 
 
 def _hints(request: Request, knowledge: Knowledge) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
@@ -123,8 +124,9 @@ def check(
     seen = _observe(machine, python)
     transcripts = [one for one in seen if isinstance(one, Transcript)]
     claims = [one for one in seen if isinstance(one, Claim)] + list(hinted)
+    unread: list[str] = []
     if request.texts:
-        claims += read_paste(request.texts, knowledge.signatures)
+        claims += read_paste(request.texts, knowledge.signatures, unread.append)
     scanned = tuple(read_transcripts(transcripts, knowledge.signatures))
     thought = think((*claims, *scanned), knowledge, request.engine)
     tests: tuple[TestResult, ...] = ()
@@ -143,7 +145,7 @@ def check(
     )
     if isinstance(machine, RecordedMachine) and not python:
         python = thought.facts.text("python.path")
-    return _report(thought, knowledge, inputs, _target(python, thought.facts), tests, start, remarks)
+    return _report(thought, knowledge, inputs, _target(python, thought.facts), tests, start, (*unread, *remarks))
 
 
 def record(

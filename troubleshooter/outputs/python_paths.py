@@ -10,7 +10,7 @@ from .lines import at, lines_of
 
 # …/lib/python3.10/site-packages/   …/lib/python3/dist-packages/   …\Lib\site-packages\   …\Python39\site-packages\
 _ROOT = re.compile(
-    r"(?<![\w.~\-])(?P<root>(?P<prefix>(?:[A-Za-z]:|~|\$\{?\w{1,40}\}?|/)[^\s\"'<>|:*?,;()]{0,200}?)[/\\]"
+    r"(?:(?<![\w.~\-])|(?<=-[LI]))(?P<root>(?P<prefix>(?:[A-Za-z]:|~|\$\{?\w{1,40}\}?|/)[^\s\"'<>|:*?,;()]{0,200}?)[/\\]"
     r"(?:(?:lib|lib64|Lib|LIB)[/\\](?:python(?P<python>\d(?:\.\d{1,2})?)[/\\])?)?(?:site|"
     r"dist)-packages)(?:[/\\](?P<rest>[\w./\\-]{0,200}))?"
 )

@@ -31,7 +31,7 @@ _UNSET = re.compile(rf"\b(?:unset|set -e|Remove-Item Env:)\s*(?P<name>{_NAMES})\
 _COMMAND = re.compile(r"\s+(?:python|torchrun|accelerate|\./|bash|sh\s|nvidia-smi)")
 _ADVICE = re.compile(
     r"(?i)\b(?:consider|try|by|passing|setting|please|you can|could|should|need to|"
-    r"either|using|hint|e\.g\.)\b[^=;&$#]{0,80}$"
+    r"either|hint|e\.g\.)\b[^=;&$#]{0,80}$"
 )
 _LITERAL = re.compile(r"^\s*[$%].*[%}]?$")
 _PROMPT = re.compile(r"^\s*(?:[$#%>] |\([\w.+-]{1,40}\) |[\w.-]+@[\w.-]+|PS [A-Z]:|[A-Z]:\\.*>|>>> )")

@@ -7,6 +7,7 @@ fact, whatever the size of the text.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from ..errors import UsageError
 from ..model import Claim, Signature, Source, Transcript
 from .cleaning import Line, cleaned, retyped, unquoted
 from .decoding import decode_all, numbered_lines
@@ -34,13 +35,16 @@ def read_paste(
     """Claims of all texts; every signature is stated, as found or as not found.
 
     A text is its bytes, or a file that is read to its end; archives and compressed files are unpacked on the way.
-    `remark` is told what could not be read. Raises OSError where reading fails.
+    `remark` is told what could not be read. Raises UsageError where reading fails.
     """
     scanner = Scanner(signatures)
     known = KnownOutputs()
     for name, data in texts:
-        for member in members(name, data, remark):
-            _read_one(numbered_lines(member.chunks), Source("text", "text", file=member.name), scanner, known)
+        try:
+            for member in members(name, data, remark):
+                _read_one(numbered_lines(member.chunks), Source("text", "text", file=member.name), scanner, known)
+        except OSError as error:
+            raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error
     return (*scanner.claims(), *known.claims())
 
 
