@@ -11,8 +11,9 @@ from typing import NamedTuple
 from ..text import clean
 from .decoding import mended
 
-_MOST_PARTS = 64
-"""Parts of one line that are looked at: a progress bar of a day's training is one line with as many parts as steps."""
+_FEW_PARTS = 6
+_STEP = re.compile(r"\d%[| ]|\d(?:it/s|s/it|[kKMG]i?B/s)|\beta \d|ETA[: ]|\d/\d+ \[")
+"""A step of a progress bar, which is one line with as many parts as steps."""
 
 
 class Line(NamedTuple):
@@ -83,9 +84,8 @@ def cleaned(numbered: Iterable[tuple[int, str]]) -> Iterator[Line]:
             parts = [line]
         else:
             parts = line.split("\r")
-            if len(parts) > _MOST_PARTS:
-                # The last is what stayed on the screen, and an error is printed after the bar.
-                parts = [*parts[: _MOST_PARTS // 2], *parts[-_MOST_PARTS // 2 :]]
+            if len(parts) > _FEW_PARTS:
+                parts = _without_steps(parts)
         for part in parts:
             if part.isascii() and part.isprintable():
                 text = part.rstrip()
@@ -96,6 +96,15 @@ def cleaned(numbered: Iterable[tuple[int, str]]) -> Iterator[Line]:
                 full = len(shown)
             if text and not (("`" in text or "~" in text) and _FENCE.match(text)):
                 yield Line(number, text, unprefixed(text), full)
+
+
+def _without_steps(parts: list[str]) -> list[str]:
+    """The first and the last step of each bar: the last is what stayed on the screen."""
+    kept: list[str] = []
+    for part, following in zip(parts, [*parts[1:], ""], strict=True):
+        if not (kept and _STEP.search(part) and _STEP.search(kept[-1]) and _STEP.search(following)):
+            kept.append(part)
+    return kept
 
 
 def unprefixed(text: str) -> str:

@@ -78,14 +78,20 @@ def _may_go_on(line: Line, following: Line, widths: frozenset[int]) -> bool:
     full, short = line.full, len(line.body)
     if line.number == following.number or _FRAME.search(line.text):
         return False
+    # What a break left over is no longer than what stands before the break.
     if full in widths or short in widths:
-        return True
+        return following.full <= full or len(following.body) <= short
     if full > _MOST:
         return False
     # A chat breaks between words: the next word would not have fitted.
     body = following.body.lstrip()
     word = len(body.partition(" ")[0])
-    return any(have <= width < have + 1 + word for width in widths for have in {full, short} if width - have < 60)
+    return any(
+        have <= width < have + 1 + word and size <= width
+        for have, size in ((full, following.full), (short, len(following.body)))
+        for width in widths
+        if width - have < 60
+    )
 
 
 def _joined(run: Sequence[Line], widths: frozenset[int]) -> Iterator[tuple[int, str]]:
