@@ -31,8 +31,8 @@ _SYSTEM = re.compile(r"^(?:/usr|/usr/local)$")
 _COMPILED_FOR = re.compile(r"\.(?:cpython-|cp)(\d)(\d{1,2})[a-z]{0,2}-")
 _TRACEBACK_FILE = re.compile(r"File \"(?P<path>[^\"]{2,300})\", line \d+")
 _DRIVE = re.compile(r"(?:^|[\s\"'(=])(?:[A-Za-z]:\\(?:[^\s\\/:*?\"<>|]+\\?))")
-_HOME = re.compile(r"(?:^|[\s\"'(=:])/(?:home|root|usr|opt|data|srv|var|etc|lib)/")
-_MAC = re.compile(r"(?:^|[\s\"'(=:])/(?:Users|opt/homebrew|Library|Applications)/")
+_HOME = re.compile(r"(?i)(?:^|[\s\"'(=:])/(?:home|root|usr|opt|data|srv|var|etc|lib)/")
+_MAC = re.compile(r"(?i)(?:^|[\s\"'(=:])/(?:Users|opt/homebrew|Library|Applications)/")
 _MOUNTED = re.compile(r"(?:^|[\s\"'(=:])/mnt/[a-z]/|microsoft-standard|/usr/lib/wsl/|\bWSL ?[12]\b")
 
 

@@ -67,9 +67,9 @@ def _read_one(
             fresh = sum(1 for line in batch if new == len(lines) or line.number < lines[new].number)
         _scan(batch, fresh, source, scanner)
         if known is not None:
-            known.feed([(line.number, line.body) for line in batch], source)
+            known.feed([(line.number, retyped(line.body)) for line in batch], source)
             if width := certain_width(batch):
-                known.feed(unwrapped(batch, width), source, again=True)
+                known.feed([(number, retyped(text)) for number, text in unwrapped(batch, width)], source, again=True)
 
 
 def _batches(lines: Iterable[Line]) -> Iterator[tuple[list[Line], int]]:

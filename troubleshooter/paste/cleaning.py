@@ -87,6 +87,8 @@ def cleaned(numbered: Iterable[tuple[int, str]]) -> Iterator[Line]:
             if len(parts) > _FEW_PARTS:
                 parts = _without_steps(parts)
         for part in parts:
+            if "\0" in part:
+                part = part.replace("\0", "")  # noqa: PLW2901
             if part.isascii() and part.isprintable():
                 text = part.rstrip()
                 full = len(part)

@@ -142,7 +142,8 @@ def _readers() -> tuple[tuple[tuple[str, ...], Reader, int], ...]:
         "will ignore", "nvml library", "driver/nvidia/version", "driver version", "categoryinfo", "press any key",
     )  # fmt: skip
     happenings = (
-        "100%|", "[====", "epoch", "prompt executed", "init complete", "test passed", "result = pass", "='cuda", "='gpu",
+        "100%|", "[====", "epoch", "prompt executed", "init complete", "test passed", "result = pass", "='cuda",
+        "='gpu",
         "created device", "cpu", "-cuda", "visible_devices", "setup.py", "ninja", "nvcc", "c++", "g++", "cl.exe",
         "building", "preparing metadata", "to build wheel", "subprocess-exited", "build_ext", "cmake error", "make",
         "errored out", "pip-req-build", "pip-install", "error", "exception", "interrupt", "systemexit", "notfound",

@@ -69,7 +69,7 @@ def _size_of(stream: Readable, head: bytes) -> int:
         seek(0, 2)
         end = int(tell())
         seek(place)
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):  # a member of a streamed tar has a seek that fails in its own way
         return len(head)
     return end
 

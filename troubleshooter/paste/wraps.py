@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from .cleaning import Line
 
 _USUAL = (72, 76, 78, 79, 80, 99, 100, 119, 120, 131, 132, 159, 160)
+_TERMINALS = (80, 100, 120)
 _LEAST, _MOST = 40, 250
 _LONGEST = 4000
 _MOST_PIECES = 40
@@ -38,15 +39,16 @@ def rejoined(lines: Sequence[Line]) -> Iterator[tuple[int, str]]:
 
 
 def certain_width(lines: Sequence[Line]) -> int:
-    """The width at which a whole text was cut, 0 if it was not: no line is longer, several are just as long, and they
-    do not look like the frame of a table.
+    """The width at which a whole text was cut, 0 if it was not: no line is longer, several are just as long (one
+    is enough at the width of most terminals), and they do not look like the frame of a table.
     """
     longest = max((line.full for line in lines), default=0)
     if not _LEAST <= longest <= _MOST:
         return 0
     full = [line for line in lines if line.full == longest]
     framed = sum(1 for line in full if _FRAME.search(line.text))
-    return longest if len(full) >= 2 and framed * 2 < len(full) else 0
+    enough = 1 if longest in _TERMINALS and full[0] is not lines[-1] else 2
+    return longest if len(full) >= enough and framed * 2 < len(full) else 0
 
 
 def unwrapped(lines: Sequence[Line], width: int) -> list[tuple[int, str]]:
@@ -79,8 +81,8 @@ def _may_go_on(line: Line, following: Line, widths: frozenset[int]) -> bool:
     if line.number == following.number or _FRAME.search(line.text):
         return False
     # What a break left over is no longer than what stands before the break.
-    if full in widths or short in widths:
-        return following.full <= full or len(following.body) <= short
+    if (full in widths or short in widths) and (following.full <= full or len(following.body) <= short):
+        return True
     if full > _MOST:
         return False
     # A chat breaks between words: the next word would not have fitted.
