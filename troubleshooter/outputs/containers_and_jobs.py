@@ -42,8 +42,8 @@ _SCHEDULERS = (
 _TRES = re.compile(r"\bAllocTRES=(\S*)|(?:^|\s)TRES=(\S*)")
 _GRES_OF_TRES = re.compile(r"gres/gpu(?::[\w.-]+)?=(\d{1,4})")
 _ASKED_GRES = re.compile(
-    r"--gres[= ]gpu(?::[\w.-]+)?(?::(\d{1,4}))?|--gpus(?:-per-(?:node|task))?[= ](?:[\w.-]+:)?(\d{1,4})|"
-    r"#SBATCH .*?--gres=gpu(?::[\w.-]+)?(?::(\d{1,4}))?"
+    r"--gres[= ]gpu(?::[A-Za-z][\w.-]*)?(?::(\d{1,4}))?|--gpus(?:-per-(?:node|task))?[= ](?:[\w.-]+:)?(\d{1,4})|"
+    r"#SBATCH .*?--gres=gpu(?::[A-Za-z][\w.-]*)?(?::(\d{1,4}))?"
 )
 _DOCKER_RUN = re.compile(r"(?:docker|podman|nerdctl) (?:run|create)\b(?P<rest>.*)$")
 _GPU_FLAG = re.compile(r"--gpus\b|--runtime[= ]nvidia|--device[= ](?:/dev/nvidia|nvidia\.com)|NVIDIA_VISIBLE_DEVICES")

@@ -98,9 +98,7 @@ def os_of_platform(text: str, source: Source) -> Iterator[Claim]:
         if wsl:
             yield present("wsl.version", 2 if "wsl2" in low or "standard" in low else 1, source)
         if kernel := re.match(
-            r"linux[- ](?:\S+ )?(\d+\.\d+[\w.]*(?:-[\w.]+?)??)"
-            r"(?=-(?:x86_64|aarch64|with)|[ -]|$)",
-            low,
+            r"linux[- ](?:\S+ )?(\d+\.\d+\S*?)(?:-(?:x86_64|aarch64|arm64|ppc64le|with)\b|[ ]|$)", low
         ):
             yield present("os.kernel", kernel[1], source)
     elif low.startswith(("windows", "microsoft windows", "win32")):
