@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from ..model import Claim, Source, absent, present
-from .lines import at, lines_of
+from .lines import Gate, at, lines_of
 from .versions_told import (
     NOT_THERE,
     PACKAGES,
@@ -27,15 +27,16 @@ _SETTING = re.compile(
     r"^[\s*#|\-\u2022]{0,12}[`*]{0,2}([A-Za-z][\w .()/?`+-]{1,48}?)[`*]{0,2}\s*[:=]{1,2}\s*(\S.*?)?[`|]?\s*$"
 )
 # detectron2 sets names and values in two columns.
-_COLUMNS = re.compile(
-    r"^(PyTorch|Python|GPU available|CUDA_HOME|torchvision|sys\.platform|numpy|NVCC|CUDA compiler) {2,}(\S.*)$"
+_COLUMNS = Gate(
+    r"^(PyTorch|Python|GPU available|CUDA_HOME|torchvision|sys\.platform|numpy|NVCC|CUDA compiler) {2,}(\S.*)$", "  "
 )
-_GPU_LINE = re.compile(
+_GPU_LINE = Gate(
     r"^[\s*\-]{0,8}(?:GPU models and configuration: *)?GPU ([\d,]{1,40})\s*(?::| "
-    r"{2,})\s*(\S.{2,80}?)\s*(?:\(arch=(\d+\.\d)\))?\s*$"
+    r"{2,})\s*(\S.{2,80}?)\s*(?:\(arch=(\d+\.\d)\))?\s*$",
+    "GPU ",
 )
-_LISTED = re.compile(r"^\s*\[(pip3?|conda)\]\s+([\w.-]+)(?:==|\s+)(\S+)(?:\s+(\S+))?(?:\s+(\S+))?")
-_BUILT_FOR = re.compile(r"(PyTorch|Python)\s+\S+(?: with CUDA (?:\d{3,5}|None))? \(you have ([^()\s]+)\)")
+_LISTED = Gate(r"^\s*\[(pip3?|conda)\]\s+([\w.-]+)(?:==|\s+)(\S+)(?:\s+(\S+))?(?:\s+(\S+))?", "[pip", "[conda")
+_BUILT_FOR = Gate(r"(PyTorch|Python)\s+\S+(?: with CUDA (?:\d{3,5}|None))? \(you have ([^()\s]+)\)", "you have")
 _BANNERS = (
     # Ultralytics YOLOv8.0.20 🚀 Python-3.9.2 torch-2.0.1+cu118 CUDA:0 (NVIDIA GeForce RTX 3090, 24259MiB)
     re.compile(r"(?:Python-(?P<python>\d+\.\d+(?:\.\d+)?) )?\btorch[- ](?P<torch>\d+\.\d+[\w.+]*) (?:CPU|CUDA:\d)"),
@@ -47,11 +48,15 @@ _BANNERS = (
         r"[ |]+\(?(?:default|main|tags)| \|Anaconda)"
     ),
 )
-_DEVICE = re.compile(
+_DEVICE = Gate(
     r"\b(?:Device: |CUDA:)(?:cuda:)?(\d{1,2}) ?\(?((?:NVIDIA|GeForce|Tesla|Quadro|"
-    r"GRID|TITAN)[^:,()]{2,60}?)(?: :|,|\)|$)"
+    r"GRID|TITAN)[^:,()]{2,60}?)(?: :|,|\)|$)",
+    "evice",
+    "CUDA:",
 )
-_LOGICAL = re.compile(r"device: (\d{1,3}), name: ([^,]{3,60}), pci bus id: [^,]{3,20}, compute capability: (\d+\.\d)")
+_LOGICAL = Gate(
+    r"device: (\d{1,3}), name: ([^,]{3,60}), pci bus id: [^,]{3,20}, compute capability: (\d+\.\d)", "pci bus id"
+)
 
 
 def read_collect_env(text: str, source: Source) -> Iterator[Claim]:

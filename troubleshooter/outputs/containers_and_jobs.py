@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from ..model import Claim, Source, present
-from .lines import at, lines_of
+from .lines import Gate, at, lines_of
 
 # A container's host name is the start of its id, and its user is root.
-_INSIDE = re.compile(r"\b(?:root|jovyan|user|ubuntu|app)@[0-9a-f]{12}:")
+_INSIDE = Gate(r"\b(?:root|jovyan|user|ubuntu|app)@[0-9a-f]{12}:", "root@", "jovyan@", "user@", "ubuntu@", "app@")
 _KINDS = (
     ("kubernetes", re.compile(
         r"\bkubectl\b|\bkubelet\b|nvidia\.com/gpu|\bPodSandbox|\[pod/|\bKubernetes\b|"
@@ -39,13 +39,15 @@ _SCHEDULERS = (
     ("lsf", re.compile(r"\bbsub\b|\bLSB_[A-Z]+")),
     ("kubernetes", re.compile(r"\bkubectl\b|nvidia\.com/gpu|\bkubelet\b")),
 )
-_TRES = re.compile(r"\bAllocTRES=(\S*)|(?:^|\s)TRES=(\S*)")
+_TRES = Gate(r"\bAllocTRES=(\S*)|(?:^|\s)TRES=(\S*)", "TRES=")
 _GRES_OF_TRES = re.compile(r"gres/gpu(?::[\w.-]+)?=(\d{1,4})")
-_ASKED_GRES = re.compile(
+_ASKED_GRES = Gate(
     r"--gres[= ]gpu(?::[A-Za-z][\w.-]*)?(?::(\d{1,4}))?|--gpus(?:-per-(?:node|task))?[= ](?:[\w.-]+:)?(\d{1,4})|"
-    r"#SBATCH .*?--gres=gpu(?::[A-Za-z][\w.-]*)?(?::(\d{1,4}))?"
+    r"#SBATCH .*?--gres=gpu(?::[A-Za-z][\w.-]*)?(?::(\d{1,4}))?",
+    "gres",
+    "--gpus",
 )
-_DOCKER_RUN = re.compile(r"(?:docker|podman|nerdctl) (?:run|create)\b(?P<rest>.*)$")
+_DOCKER_RUN = Gate(r"(?:docker|podman|nerdctl) (?:run|create)\b(?P<rest>.*)$", "docker", "podman", "nerdctl")
 _GPU_FLAG = re.compile(r"--gpus\b|--runtime[= ]nvidia|--device[= ](?:/dev/nvidia|nvidia\.com)|NVIDIA_VISIBLE_DEVICES")
 _CLOUD = (
     ("colab", re.compile(r"/usr/local/lib/python3\.\d+/dist-packages/google/colab|/content/|\bColab\b")),
@@ -89,8 +91,8 @@ def _container(text: str, lines: list[str], source: Source) -> Iterator[Claim]:
         yield present("container.kind", "docker", at(source, number))
 
 
-def _first(pattern: re.Pattern[str], text: str, lines: list[str]) -> int:
+def _first(pattern: re.Pattern[str] | Gate, text: str, lines: list[str]) -> int:
     """The first line with it, -1 if there is none; most texts have none, and one search tells."""
-    if not pattern.flags & re.MULTILINE and "^" not in pattern.pattern and not pattern.search(text):
+    if not pattern.near(text) if isinstance(pattern, Gate) else "^" not in pattern.pattern and not pattern.search(text):
         return -1
     return next((number for number, line in enumerate(lines) if pattern.search(line)), -1)

@@ -4,30 +4,38 @@ import re
 from collections.abc import Iterator
 
 from ..model import Claim, Source, present
-from .lines import at, lines_of
+from .lines import Gate, at, lines_of
 from .versions_told import torch_version
 
 _DONE = re.compile(r"\bSuccessfully installed ((?:[\w.]+(?:-[\w.]+)*-\d[\w.+!]* ?){1,400})")
 _PIECE = re.compile(r"(\S+?)-(\d[\w.+!]*)(?:\s|$)")
-_UV_DONE = re.compile(r"^\s*\+ ([\w.-]+)==(\S+)")
-_SATISFIED = re.compile(
+_UV_DONE = Gate(r"^\s*\+ ([\w.-]+)==(\S+)", "+ ")
+_SATISFIED = Gate(
     r"Requirement already satisfied: torch\b(?!-)\S* in (?P<root>\S.*?)(?: \(from "
-    r".*?\))? \((?P<version>\d[\w.+]*)\)\s*$"
+    r".*?\))? \((?P<version>\d[\w.+]*)\)\s*$",
+    "already satisfied",
 )
-_EXISTING = re.compile(r"Found existing installation: torch (\d[\w.+]*)")
-_WHEEL = re.compile(
-    r"\btorch-(\d[\w.]*(?:(?:\+|%2B)\w[\w.]*)?)-cp(\d)(\d{1,2})-(?:cp\w+|abi3|none)-(\w+?)\.whl", re.IGNORECASE
-)
-_COMMAND = re.compile(
+_EXISTING = Gate(r"Found existing installation: torch (\d[\w.+]*)", "existing installation")
+_WHEEL = Gate(r"(?i)\btorch-(\d[\w.]*(?:(?:\+|%2B)\w[\w.]*)?)-cp(\d)(\d{1,2})-(?:cp\w+|abi3|none)-(\w+?)\.whl", ".whl")
+_COMMAND = Gate(
     r"(?:^|[\s$#>&;|])(?P<tool>uv pip|uv|pip[\d.]*|conda|mamba|micromamba|pipx|poetry|"
-    r"pixi)(?:\.exe)? (?:install|add|create)\b(?P<rest>.*)$"
+    r"pixi)(?:\.exe)? (?:install|add|create)\b(?P<rest>.*)$",
+    "install",
+    "add",
+    "create",
 )
-_INDEX = re.compile(
-    r"(?:--(?:extra-)?index-url|-i|--find-links|-f)[ =]+(\S+)|^\s*Looking in (?:indexes|links): (\S.*)$"
+_INDEX = Gate(
+    r"(?:--(?:extra-)?index-url|-i|--find-links|-f)[ =]+(\S+)|^\s*Looking in (?:indexes|links): (\S.*)$",
+    "index",
+    "-i ",
+    "-f ",
+    "links",
 )
-_WANTED = re.compile(r"(?<![\w-])[\"']?(?:torch|pytorch)(?P<how>==|=|~=|>=|<=|<|>)(?P<version>\d[\w.+*]*)")
-_OFFERED = re.compile(r"\(from versions: ([^()]{1,6000})\)")
-_WANTED_BY_PIP = re.compile(r"satisfies the requirement torch(?:(?:==|~=)(?P<version>\d[\w.+]*))?[ ;<>=]")
+_WANTED = Gate(r"(?<![\w-])[\"']?(?:torch|pytorch)(?P<how>==|=|~=|>=|<=|<|>)(?P<version>\d[\w.+*]*)", "torch")
+_OFFERED = Gate(r"\(from versions: ([^()]{1,6000})\)", "from versions")
+_WANTED_BY_PIP = Gate(
+    r"satisfies the requirement torch(?:(?:==|~=)(?P<version>\d[\w.+]*))?[ ;<>=]", "requirement torch"
+)
 
 
 def read_installs(text: str, source: Source) -> Iterator[Claim]:

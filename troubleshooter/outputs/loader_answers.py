@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 
 from ..model import Claim, Source, present
-from .lines import at, lines_of
+from .lines import Gate, at, lines_of
 
-_NEEDED = re.compile(r"^\s*(?P<name>lib[\w.+-]+\.so[\w.]*) => (?P<path>not found|/\S+)(?: \(0x[0-9a-f]+\))?\s*$")
-_CACHED = re.compile(r"^\s*(?P<name>lib[\w.+-]+\.so[\w.]*) \((?P<kind>[^()]{1,80})\) => (?P<path>/\S+)\s*$")
-_TRIED = re.compile(r"^\s*\d{1,8}:\s+calling init: (?P<path>/\S+)\s*$")
-_GLIBC = re.compile(r"^\s*ldd \([^()]{1,80}\) (\d\.\d+)\s*$")
+_NEEDED = Gate(r"^\s*(?P<name>lib[\w.+-]+\.so[\w.]*) => (?P<path>not found|/\S+)(?: \(0x[0-9a-f]+\))?\s*$", "=>")
+_CACHED = Gate(r"^\s*(?P<name>lib[\w.+-]+\.so[\w.]*) \((?P<kind>[^()]{1,80})\) => (?P<path>/\S+)\s*$", "=>")
+_TRIED = Gate(r"^\s*\d{1,8}:\s+calling init: (?P<path>/\S+)\s*$", "calling init")
+_GLIBC = Gate(r"^\s*ldd \([^()]{1,80}\) (\d\.\d+)\s*$", "ldd (")
 _OF_CUDA = re.compile(r"^lib(?:cuda|cu[a-z]|nv|nccl|c10|torch)")
 
 

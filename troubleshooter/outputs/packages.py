@@ -4,25 +4,33 @@ import re
 from collections.abc import Iterator
 
 from ..model import Claim, Source, absent, present
-from .lines import at, lines_of
+from .lines import Gate, at, lines_of
 from .versions_told import PACKAGES, package, version
 
-_HEAD = re.compile(r"^\s*Package\s+Version\b")
-_CONDA_HEAD = re.compile(r"^\s*#\s+Name\s+Version\s+Build|^# packages in environment at (?P<prefix>\S.*?):?\s*$")
-_ASKED = re.compile(r"\b(?:pip[\d.]*|uv pip|conda|mamba|micromamba)\s+(?:list|freeze)\b")
-_CONDA_ASKED = re.compile(r"\b(?:conda|mamba|micromamba)\s+list\b")
+_HEAD = Gate(r"^\s*Package\s+Version\b", "Package")
+_CONDA_HEAD = Gate(r"^\s*#\s+Name\s+Version\s+Build|^# packages in environment at (?P<prefix>\S.*?):?\s*$", "# ")
+_ASKED = Gate(r"\b(?:pip[\d.]*|uv pip|conda|mamba|micromamba)\s+(?:list|freeze)\b", " list", " freeze")
+_CONDA_ASKED = Gate(r"\b(?:conda|mamba|micromamba)\s+list\b", " list")
 _ROW = re.compile(r"^\s*([A-Za-z][\w.-]{1,60})\s+(\d[\w.+!]{0,40})(?:\s+(\S+))?(?:\s+(\S+))?\s*$")
-_FROZEN = re.compile(r"^\s*([A-Za-z][\w.-]{1,60})(?:==(\d[\w.+!]{0,40})| @ \S{1,300})\s*$")
-_FIELD = re.compile(r"^\s*(Name|Version|Location|Required-by|Installer): ?(.*)$")
-_MISSING = re.compile(r"Package\(s\) not found: (?P<names>[\w.,\- ]{1,200})")
-_CHECK = re.compile(
-    r"^\s*[\w.-]{1,60} [\w.+]{1,40} (?:has requirement|requires) .{1,200}, but you(?:'ll)? "
-    r"have ([\w.-]{1,60}) ([\w.+]{1,40}?)(?: which is incompatible)?\.?\s*$"
+_FROZEN = Gate(r"^\s*([A-Za-z][\w.-]{1,60})(?:==(\d[\w.+!]{0,40})| @ \S{1,300})\s*$", "==", " @ ")
+_FIELD = Gate(
+    r"^\s*(Name|Version|Location|Required-by|Installer): ?(.*)$",
+    "Name:",
+    "Version:",
+    "Location:",
+    "Required-by:",
+    "Installer:",
 )
-_PIP = re.compile(r"\bpip (\d+\.\d+(?:\.\d+)?) from (\S.*?) \(python (\d\.\d+)\)")
-_VIRTUAL = re.compile(r"\b__(cuda|glibc|win|osx|linux)(?:=(\d+[\w.]*))?=")
-_CONDA_INFO = re.compile(
-    r"^\s*(platform|python version|active env location|active environment|conda version) : (\S.*)$"
+_MISSING = Gate(r"Package\(s\) not found: (?P<names>[\w.,\- ]{1,200})", "not found")
+_CHECK = Gate(
+    r"^\s*[\w.-]{1,60} [\w.+]{1,40} (?:has requirement|requires) .{1,200}, but you(?:'ll)? "
+    r"have ([\w.-]{1,60}) ([\w.+]{1,40}?)(?: which is incompatible)?\.?\s*$",
+    "have ",
+)
+_PIP = Gate(r"\bpip (\d+\.\d+(?:\.\d+)?) from (\S.*?) \(python (\d\.\d+)\)", "pip ")
+_VIRTUAL = Gate(r"\b__(cuda|glibc|win|osx|linux)(?:=(\d+[\w.]*))?=", "__")
+_CONDA_INFO = Gate(
+    r"^\s*(platform|python version|active env location|active environment|conda version) : (\S.*)$", " : "
 )
 _FAR = 400
 

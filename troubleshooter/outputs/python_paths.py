@@ -6,34 +6,76 @@ import re
 from collections.abc import Iterator
 
 from ..model import Claim, Source, present
-from .lines import at, lines_of
+from .lines import Gate, at, lines_of
 
 # …/lib/python3.10/site-packages/   …/lib/python3/dist-packages/   …\Lib\site-packages\   …\Python39\site-packages\
-_ROOT = re.compile(
+_ROOT = Gate(
     r"(?:(?<![\w.~\-])|(?<=-[LI]))(?P<root>(?P<prefix>(?:[A-Za-z]:|~|\$\{?\w{1,40}\}?|/)[^\s\"'<>|:*?,;()]{0,200}?)[/\\]"
     r"(?:(?:lib|lib64|Lib|LIB)[/\\](?:python(?P<python>\d(?:\.\d{1,2})?)[/\\])?)?(?:site|"
-    r"dist)-packages)(?:[/\\](?P<rest>[\w./\\-]{0,200}))?"
+    r"dist)-packages)(?:[/\\](?P<rest>[\w./\\-]{0,200}))?",
+    "-packages",
 )
 # A blank or a bracket may stand in a path of Windows; there the quotes of a traceback tell where it ends.
-_QUOTED = re.compile(
+_QUOTED = Gate(
     r"File \"(?P<root>(?P<prefix>(?:[A-Za-z]:|~|/)[^\"<>|]{0,250}?)[/\\](?:(?:lib|"
     r"lib64|Lib|LIB)[/\\](?:python(?P<python>\d(?:\.\d{1,2})?)[/\\])?)?(?:site|dist)-packages)"
-    r"[/\\](?P<rest>[^\"<>|]{0,200})\", line"
+    r"[/\\](?P<rest>[^\"<>|]{0,200})\", line",
+    'File "',
 )
-_WINDOWS_PYTHON = re.compile(r"[/\\]Python(?P<major>3)(?P<minor>\d{1,2})(?:-32)?(?=[/\\])", re.IGNORECASE)
-_CONDA = re.compile(r"(?i)[/\\](?:[a-z]*conda\d?|[a-z]*forge3?|mamba|micromamba)(?:[/\\]|$)|[/\\]envs[/\\][^/\\]+$")
-_VENV = re.compile(
-    r"(?i)[/\\](?:\.?v?env|\.?venv[\w.-]*|virtualenvs?[/\\][^/\\]+)$|[/\\](?:venvs?|\.virtualenvs)[/\\][^/\\]+$"
+_WINDOWS_PYTHON = Gate(
+    r"(?i)[/\\]Python(?P<major>3)(?P<minor>\d{1,2})(?:-32)?(?=[/\\])", "\\Python", "\\python", "/Python"
 )
-_EMBEDDED = re.compile(r"(?i)python_embed+ed$|[/\\]runtime$")
-_USER_SITE = re.compile(r"(?i)[/\\]AppData[/\\]Roaming[/\\]Python[/\\]|/\.local$")
-_SYSTEM = re.compile(r"^(?:/usr|/usr/local)$")
-_COMPILED_FOR = re.compile(r"\.(?:cpython-|cp)(\d)(\d{1,2})[a-z]{0,2}-")
-_TRACEBACK_FILE = re.compile(r"File \"(?P<path>[^\"]{2,300})\", line \d+")
-_DRIVE = re.compile(r"(?:^|[\s\"'(=])(?:[A-Za-z]:\\(?:[^\s\\/:*?\"<>|]+\\?))")
-_HOME = re.compile(r"(?i)(?:^|[\s\"'(=:])/(?:home|root|usr|opt|data|srv|var|etc|lib)/")
-_MAC = re.compile(r"(?i)(?:^|[\s\"'(=:])/(?:Users|opt/homebrew|Library|Applications)/")
-_MOUNTED = re.compile(r"(?:^|[\s\"'(=:])/mnt/[a-z]/|microsoft-standard|/usr/lib/wsl/|\bWSL ?[12]\b")
+_CONDA = Gate(
+    r"(?i)[/\\](?:[a-z]*conda\d?|[a-z]*forge3?|mamba|micromamba)(?:[/\\]|$)|[/\\]envs[/\\][^/\\]+$",
+    "onda",
+    "ONDA",
+    "forge",
+    "mamba",
+    "envs",
+)
+_VENV = Gate(
+    r"(?i)[/\\](?:\.?v?env|\.?venv[\w.-]*|virtualenvs?[/\\][^/\\]+)$|[/\\](?:venvs?|\.virtualenvs)[/\\][^/\\]+$",
+    "env",
+    "ENV",
+)
+_EMBEDDED = Gate(r"(?i)python_embed+ed$|[/\\]runtime$", "mbed", "untime")
+_USER_SITE = Gate(r"(?i)[/\\]AppData[/\\]Roaming[/\\]Python[/\\]|/\.local$", "Roaming", ".local", "ROAMING")
+_SYSTEM = ("/usr", "/usr/local")
+_COMPILED_FOR = Gate(r"\.(?:cpython-|cp)(\d)(\d{1,2})[a-z]{0,2}-", ".cp")
+_DRIVE = Gate(r"(?:^|[\s\"'(=])(?:[A-Za-z]:\\(?:[^\s\\/:*?\"<>|]+\\?))", ":\\")
+_HOME = Gate(
+    r"(?i)(?:^|[\s\"'(=:])/(?:home|root|usr|opt|data|srv|var|etc|lib)/",
+    "/home/",
+    "/root/",
+    "/usr/",
+    "/opt/",
+    "/data/",
+    "/srv/",
+    "/var/",
+    "/etc/",
+    "/lib/",
+    "/HOME/",
+    "/OPT/",
+    "/USR/",
+    "/SRV/",
+    "/DATA/",
+)
+_MAC = Gate(
+    r"(?i)(?:^|[\s\"'(=:])/(?:Users|opt/homebrew|Library|Applications)/",
+    "/Users/",
+    "/opt/homebrew",
+    "/Library/",
+    "/Applications/",
+    "/OPT/",
+    "/USERS/",
+)
+_MOUNTED = Gate(
+    r"(?:^|[\s\"'(=:])/mnt/[a-z]/|microsoft-standard|/usr/lib/wsl/|\bWSL ?[12]\b",
+    "/mnt/",
+    "microsoft-standard",
+    "/usr/lib/wsl/",
+    "WSL",
+)
 
 
 def read_python_paths(text: str, source: Source) -> Iterator[Claim]:
@@ -84,7 +126,7 @@ def _environment(first: tuple[int, re.Match[str]] | None, source: Source) -> Ite
         yield present("python.environment", "embedded", here)
     elif _VENV.search(prefix):
         yield present("python.environment", "venv", here)
-    elif _SYSTEM.match(prefix):
+    elif prefix in _SYSTEM:
         yield present("python.environment", "system", here)
 
 
@@ -114,7 +156,7 @@ def _system(text: str, lines: list[str], source: Source) -> Iterator[Claim]:
         yield present("os.family", "wsl", at(source, number))
         return
     for pattern, family in ((_DRIVE, "windows"), (_MAC, "macos"), (_HOME, "linux")):
-        number = next((n for n, line in enumerate(lines) if pattern.search(line)), -1)
+        number = next((n for n, line in enumerate(lines) if pattern.search(line)), -1) if pattern.near(text) else -1
         if number >= 0:
             yield present("os.family", family, at(source, number))
             return

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..model import Claim, Source, absent, present
-from .lines import at, lines_of
+from .lines import Gate, at, lines_of
 
 _NAMES = (
     r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|CUDA_HOME|CUDA_PATH|CUDA_LAUNCH_BLOCKING|"
@@ -24,16 +24,17 @@ _SET = re.compile(
     rf"(?:^|[\s;&(\"'`]|\$env:|--env[= ]|-e )(?P<name>{_NAMES})(?P<mark>\s?=\s?|: )"
     r"(?P<value>\"[^\"\n]{0,900}\"|'[^'\n]{0,900}'|[^\s;&\"'`)\\]{0,900})"
 )
-_PYTHON = re.compile(
-    rf"environ(?:\.setdefault\(|\[)\s*[\"'](?P<name>{_NAMES})[\"']\s*(?:\]\s*=|,)\s*[\"'](?P<value>[^\"'\n]{{0,300}})[\"']"
+_PYTHON = Gate(
+    rf"environ(?:\.setdefault\(|\[)\s*[\"'](?P<name>{_NAMES})[\"']\s*(?:\]\s*=|,)\s*[\"'](?P<value>[^\"'\n]{{0,300}})[\"']",
+    "environ",
 )
-_UNSET = re.compile(rf"\b(?:unset|set -e|Remove-Item Env:)\s*(?P<name>{_NAMES})\b")
+_UNSET = Gate(rf"\b(?:unset|set -e|Remove-Item Env:)\s*(?P<name>{_NAMES})\b", "unset", "set -e", "Remove-Item")
 _COMMAND = re.compile(r"\s+(?:python|torchrun|accelerate|\./|bash|sh\s|nvidia-smi)")
 _ADVICE = re.compile(
     r"(?i)\b(?:consider|try|by|passing|setting|please|you can|could|should|need to|"
     r"either|hint|e\.g\.)\b[^=;&$#]{0,80}$"
 )
-_LITERAL = re.compile(r"^\s*[$%].*[%}]?$")
+_LITERAL = Gate(r"^\s*[$%].*[%}]?$", "$", "%")
 _PROMPT = re.compile(r"^\s*(?:[$#%>] |\([\w.+-]{1,40}\) |[\w.-]+@[\w.-]+|PS [A-Z]:|[A-Z]:\\.*>|>>> )")
 
 

@@ -1,51 +1,79 @@
 """How systems call themselves: uname, systeminfo, ver, lsb_release, prompts, and the kernel's own lines."""
 
-import re
 from collections.abc import Iterator
 
 from ..model import Claim, Source, present
-from .lines import at, lines_of
+from .lines import Gate, at, lines_of
 
-_UNAME = re.compile(
-    r"\bLinux (?P<host>\S+) (?P<kernel>\d+\.\d+\.\S+) #\S+.{0,120}?(?P<machine>x86_64|aarch64|ppc64le|armv7l)\b"
+_UNAME = Gate(
+    r"\bLinux (?P<host>\S+) (?P<kernel>\d+\.\d+\.\S+) #\S+.{0,120}?(?P<machine>x86_64|aarch64|ppc64le|armv7l)\b",
+    "Linux ",
 )
-_DARWIN = re.compile(r"\bDarwin \S+ (\d+\.\d+\.\d+) Darwin Kernel Version")
-_WINDOWS = re.compile(
+_DARWIN = Gate(r"\bDarwin \S+ (\d+\.\d+\.\d+) Darwin Kernel Version", "Darwin ")
+_WINDOWS = Gate(
     r"\bMicrosoft Windows \[[^\]\d]{2,12} ?(\d+\.\d+\.\d+)[\d.]*\]|\(c\) Microsoft "
-    r"Corporation\. All rights|Windows PowerShell\b"
+    r"Corporation\. All rights|Windows PowerShell\b",
+    "Microsoft",
+    "Windows PowerShell",
 )
 # systeminfo in several languages: the name is the second thing it prints, and Windows' own name is never translated.
-_SYSTEMINFO = re.compile(r"^\s*\S[^:\uff1a]{1,30}[:\uff1a]\s*(Microsoft Windows (?:\d{1,2}|Server)[^\r\n]{0,60})$")
-_LSB = re.compile(r"^\s*Description:\s+(\S.{2,60})$")
-_NAMED = re.compile(
+_SYSTEMINFO = Gate(
+    r"^\s*\S[^:\uff1a]{1,30}[:\uff1a]\s*(Microsoft Windows (?:\d{1,2}|Server)[^\r\n]{0,60})$", "Microsoft Windows"
+)
+_LSB = Gate(r"^\s*Description:\s+(\S.{2,60})$", "Description:")
+_NAMED = Gate(
     r"\b(Ubuntu \d\d\.\d\d(?:\.\d)?(?: LTS)?|(?:Debian GNU/Linux|Debian|Fedora Linux|"
     r"CentOS(?: Linux| Stream)?|Rocky Linux|AlmaLinux|Linux Mint|Pop!_OS|openSUSE "
-    r"Leap) \d{1,2}(?:\.\d{1,2})?)(?![\w.-]*\d)"
+    r"Leap) \d{1,2}(?:\.\d{1,2})?)(?![\w.-]*\d)",
+    "Ubuntu",
+    "Debian",
+    "Fedora",
+    "CentOS",
+    "Rocky",
+    "Alma",
+    "Mint",
+    "Pop!",
+    "openSUSE",
 )
-_CMD_PROMPT = re.compile(r"^\s*(?:\([\w.+-]{1,40}\) ?)?(?:PS )?[A-Za-z]:\\[^<>|\"]{0,200}>")
-_SHELL_PROMPT = re.compile(
-    r"^\s*(?:\([\w.+-]{1,40}\) ?)?(?:\[\d+\] ?)?[\w.-]{1,32}@[\w.-]{1,64}:[~/][^$#\n]{0,120}[$#] ?"
+_CMD_PROMPT = Gate(r"^\s*(?:\([\w.+-]{1,40}\) ?)?(?:PS )?[A-Za-z]:\\[^<>|\"]{0,200}>", ":\\")
+_SHELL_PROMPT = Gate(
+    r"^\s*(?:\([\w.+-]{1,40}\) ?)?(?:\[\d+\] ?)?[\w.-]{1,32}@[\w.-]{1,64}:[~/][^$#\n]{0,120}[$#] ?", "@"
 )
-_CMD_ERRORS = re.compile(
+_CMD_ERRORS = Gate(
     r"is not recognized as (?:an internal or external command|the name of a cmdlet)|FullyQualifiedErrorId|"
     r"CategoryInfo +:|Press any key to continue|\[WinError \d+\]|\bat line:\d+ char:\d+|"
-    r"LINK : fatal error LNK\d+|\.dll\b"
+    r"LINK : fatal error LNK\d+|\.dll\b",
+    "is not recognized",
+    "Qualified",
+    "CategoryInfo",
+    "Press any key",
+    "WinError",
+    "at line:",
+    "LNK",
+    ".dll",
 )
-_WSL = re.compile(r"microsoft-standard|/usr/lib/wsl/|\bWSL[12]?\b|/mnt/[a-z]/")
-_LOADING = re.compile(
-    r"NVRM: loading NVIDIA UNIX (?P<open>Open )?(?:\S+ )?Kernel Module(?: for \S+)? +(?P<version>\d{3}\.\d[\d.]*)"
+_WSL = Gate(
+    r"microsoft-standard|/usr/lib/wsl/|\bWSL[12]?\b|/mnt/[a-z]/", "microsoft-standard", "/usr/lib/wsl/", "WSL", "/mnt/"
 )
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<address>[0-9a-fA-F:.]{4,20})\): (?P<number>\d{1,4})\b")
-_VERSIONED_DRIVER = re.compile(
+_LOADING = Gate(
+    r"NVRM: loading NVIDIA UNIX (?P<open>Open )?(?:\S+ )?Kernel Module(?: for \S+)? +(?P<version>\d{3}\.\d[\d.]*)",
+    "NVRM",
+)
+_XID = Gate(r"NVRM: Xid \((?:PCI:)?(?P<address>[0-9a-fA-F:.]{4,20})\): (?P<number>\d{1,4})\b", "Xid")
+_VERSIONED_DRIVER = Gate(
     r"\bNVIDIA (?P<version>\d{3}\.\d{2,3}(?:\.\d{2})?) driver release|The (?P<legacy>\d{3}\.\d{2,3}(?:\.\d{2})?) "
-    r"NVIDIA driver will ignore"
+    r"NVIDIA driver will ignore",
+    "driver release",
+    "will ignore",
 )
-_LIBRARY = re.compile(r"\bNVML library version: (\d{3}\.\d[\d.]*)")
-_NO_MODULE = re.compile(
-    r"/proc/driver/nvidia/version['\u2019]?: (?:No such file|\S.{0,40}?(?:\u6ca1\u6709|\u5b58\u5728))"
+_LIBRARY = Gate(r"\bNVML library version: (\d{3}\.\d[\d.]*)", "NVML library")
+_NO_MODULE = Gate(
+    r"/proc/driver/nvidia/version['\u2019]?: (?:No such file|\S.{0,40}?(?:\u6ca1\u6709|\u5b58\u5728))",
+    "/proc/driver/nvidia/version",
 )
-_DRIVER_PAIR = re.compile(
-    r"\bUsing CUDA (\d+\.\d) driver version (\d{3}\.[\d.]+\d) with kernel driver version (\d{3}\.[\d.]+\d)"
+_DRIVER_PAIR = Gate(
+    r"\bUsing CUDA (\d+\.\d) driver version (\d{3}\.[\d.]+\d) with kernel driver version (\d{3}\.[\d.]+\d)",
+    "Using CUDA",
 )
 
 

@@ -26,7 +26,7 @@ class KnownOutputs:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], list[Claim]] = {}
         self._count = 0
-        self._given: dict[tuple[str, Reader], int] = {}
+        self._given: dict[tuple[str, str], int] = {}
 
     def feed(self, lines: list[tuple[int, str]], source: Source, *, again: bool = False) -> None:
         """`again` marks another reading of lines that were fed before: what it says takes the place of the first
@@ -36,15 +36,16 @@ class KnownOutputs:
         low = text.lower()
         first, last = (lines[0][0], lines[-1][0]) if lines else (0, 0)
         said: list[Claim] = []
-        for landmarks, reader, after in _readers():
+        for module, name, landmarks, after in _READERS:
             found = [landmark for landmark in landmarks if landmark in low]
             if not found:
                 continue
+            reader = _reader(module, name)
             piece, numbered = text, lines
             if len(lines) > _WHOLE:
-                given = self._given.get((source.file, reader), 0)
+                given = self._given.get((source.file, name), 0)
                 numbered = _around(lines, low, found, after) if given < _LARGEST_SHARE else []
-                self._given[source.file, reader] = given + len(numbered)
+                self._given[source.file, name] = given + len(numbered)
                 piece = "\n".join(line for _, line in numbered)
             if numbered:
                 said += (_placed(claim, numbered) for claim in reader(piece, source._replace(line=1)))
@@ -101,84 +102,95 @@ def _placed(claim: Claim, lines: list[tuple[int, str]]) -> Claim:
     return claim._replace(source=claim.source._replace(line=lines[index][0]))
 
 
-@lru_cache(maxsize=1)
-def _readers() -> tuple[tuple[tuple[str, ...], Reader, int], ...]:
-    """(lower-case texts of which one must occur, reader, lines after such a text that belong to it)."""
-    from ..outputs.collect_env import read_collect_env
-    from ..outputs.containers_and_jobs import read_containers_and_jobs
-    from ..outputs.context import read_context
-    from ..outputs.gpus_named import read_gpus_named
-    from ..outputs.installs import read_installs
-    from ..outputs.loader_answers import read_loader_answers
-    from ..outputs.nvcc import read_nvcc
-    from ..outputs.nvidia_smi import read_pasted_nvidia_smi
-    from ..outputs.os_release import read_os_release
-    from ..outputs.out_of_memory import read_out_of_memory
-    from ..outputs.own_report import SCHEMA, read_own_report
-    from ..outputs.packages import read_packages
-    from ..outputs.pci import read_lspci
-    from ..outputs.proc_driver_version import read_proc_driver_version
-    from ..outputs.python_answers import read_python_answers
-    from ..outputs.python_paths import read_python_paths
-    from ..outputs.shell_variables import read_shell_variables
-    from ..outputs.system_answers import read_system_answers
+_PATHS = (
+    "-packages",
+    ":\\",
+    "/home/",
+    "/usr/",
+    "/opt/",
+    "/users/",
+    "/mnt/",
+    "/root/",
+    "/data/",
+    "/srv/",
+    ".cpython-",
+    ".cp3",
+)
+_VARIABLES = (
+    "cuda_visible", "cuda_home", "cuda_path", "cuda_launch", "cuda_module", "cuda_device_order", "ld_library",
+    "ld_preload",
+    "nvidia_visible", "pythonpath", "pythonhome", "virtual_env", "conda_prefix", "alloc_conf",
+)  # fmt: skip
+_PLACES = (
+    "nvidia-container", "docker", "kube", "podman", "singularity", "apptainer", "srun", "sbatch", "scontrol", "slurm",
+    "tres=", "oci runtime", "nvidia.com/gpu", "root@", "user@", "ubuntu@", "jovyan@", "app@", "nvidia release", "qsub",
+    "bsub", "kaggle", "colab", "/content/", "#1 [", " => [", " => error", "forward compatib", "== pytorch",
+    "driver was not detected", "failed to solve", "[pod/", "salloc", "squeue",
+)  # fmt: skip
+_SYSTEMS = (
+    "linux ", "darwin", "microsoft", "windows", "description:", "ubuntu", "debian", "fedora", "centos", "rocky",
+    "almalinux", "opensuse", "pop!_os", "winerror", " lnk", ".dll", "nvrm", "driver release", "will ignore",
+    "nvml library", "driver/nvidia/version", "driver version", "categoryinfo", "press any key", ":\\", "not recognized",
+    "at line:",
+)  # fmt: skip
+_HAPPENINGS = (
+    "100%|", "[====", "epoch", "prompt executed", "init complete", "test passed", "result = pass", "='cuda", "='gpu",
+    "created device", "cpu", "-cuda", "visible_devices", "setup.py", "ninja", "nvcc", "c++", "g++", "cl.exe",
+    "building",
+    "preparing metadata", "to build wheel", "subprocess-exited", "build_ext", "cmake error", "make", "errored out",
+    "pip-req-build", "pip-install", "error:", "exception:", "interrupt:", "exit:", "notfound:", "failed:",
+)  # fmt: skip
+_SMI = (
+    "nvidia-smi", "nvsmi log", "(uuid: gpu-", "<nvidia_smi_log", "no devices were found", "mib /", "compute mode",
+    "slowdown", "driver_version", "used_gpu_memory", "remapping failure", "memory.total",
+)  # fmt: skip
+_REPORTS = (
+    "version", "available", "platform", "you have", "gpu 0", "gpu models", "torch-", "torch 1", "torch 2", "torch 0",
+    "torch:", "python 3", "python-3", "python:", "device", "[pip", "[conda]", "cuda_home", "libc", "nvcc",
+    "os:", "cuda:",
+    "numpy:", "xformers:", "triton:",
+)  # fmt: skip
+_ANSWERS = (
+    " -c ", ">>> ", "in [", "out[", "print(", "print (", "is_available", "+cu", "+cpu", "+rocm", "+xpu", "__version__",
+    ".version", "sys.executable", "get_device", "arch_list", "device_count",
+)  # fmt: skip
+_LISTS = (
+    "package", "==", "name:", " @ ", " list", " freeze", "but you have", "broken requirements", "pip ", "__cuda",
+    "__glibc", "platform :", "active env",
+)  # fmt: skip
+_INSTALLS = ("install", "requirement", ".whl", "+ torch", "index")
+# (module, reader, lower-case texts of which one must occur, lines after such a text that belong to it). A module is
+# imported where its landmark is seen: its patterns take milliseconds to compile.
+_READERS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
+    ("nvidia_smi", "read_pasted_nvidia_smi", _SMI, _LONGEST),
+    ("nvcc", "read_nvcc", ("nvcc: nvidia", "cuda compilation tools"), _AFTER),
+    ("collect_env", "read_collect_env", _REPORTS, _BEFORE),
+    ("python_answers", "read_python_answers", _ANSWERS, _AFTER),
+    ("packages", "read_packages", _LISTS, _AFTER),
+    ("installs", "read_installs", _INSTALLS, _BEFORE),
+    ("python_paths", "read_python_paths", _PATHS, 0),
+    ("loader_answers", "read_loader_answers", ("=>", "calling init", "ldd ("), 0),
+    ("shell_variables", "read_shell_variables", _VARIABLES, _BEFORE),
+    ("out_of_memory", "read_out_of_memory", ("tried to allocate",), _BEFORE),
+    ("pci", "read_lspci", ("10de:",), _BEFORE),
+    ("proc_driver_version", "read_proc_driver_version", ("nvrm version:",), _BEFORE),
+    (
+        "gpus_named",
+        "read_gpus_named",
+        ("capability", "capabilities", "tensor cores", "arch_list", "arch list", "your installed torch"),
+        0,
+    ),
+    ("os_release", "read_os_release", ("pretty_name=", "version_id="), _BEFORE),
+    ("containers_and_jobs", "read_containers_and_jobs", _PLACES, 0),
+    ("own_report", "read_own_report", ("troubleshooter.report/1",), _LONGEST),
+    ("system_answers", "read_system_answers", _SYSTEMS, 0),
+    ("context", "read_context", _HAPPENINGS, 1),
+)
 
-    smi = (
-        "nvidia-smi", "nvsmi log", "(uuid: gpu-", "<nvidia_smi_log", "no devices were found", "mib /", "compute mode",
-        "slowdown", "driver_version", "used_gpu_memory", "remapping failure", "memory.total",
-    )  # fmt: skip
-    paths = ("-packages", ":\\", "/home/", "/usr/", "/opt/", "/users/", "/mnt/", "/root/", "/data/", "/srv/")
-    variables = (
-        "cuda_", "ld_", "nvidia_visible", "pythonpath", "pythonhome", "virtual_env", "conda_prefix", "cuda_alloc",
-    )  # fmt: skip
-    places = (
-        "nvidia-container", "docker", "kube", "podman", "singularity", "apptainer", "srun", "sbatch", "scontrol",
-        "tres=", "oci runtime", "nvidia.com/gpu", "@", "nvidia release", "kaggle", "colab", "/content/",
-        "slurm", "qsub", "bsub", "#1", " => ", "forward compatib",
-    )  # fmt: skip
-    systems = (
-        "linux ", "darwin", "microsoft", "windows", "description:", "ubuntu", "debian", "fedora", "centos", "rocky",
-        "almalinux", "opensuse", "pop!_os", ">", "@", "winerror", "lnk", ".dll", "nvrm", "driver release",
-        "will ignore", "nvml library", "driver/nvidia/version", "driver version", "categoryinfo", "press any key",
-    )  # fmt: skip
-    happenings = (
-        "100%|", "[====", "epoch", "prompt executed", "init complete", "test passed", "result = pass", "='cuda",
-        "='gpu",
-        "created device", "cpu", "-cuda", "visible_devices", "setup.py", "ninja", "nvcc", "c++", "g++", "cl.exe",
-        "building", "preparing metadata", "to build wheel", "subprocess-exited", "build_ext", "cmake error", "make",
-        "errored out", "pip-req-build", "pip-install", "error", "exception", "interrupt", "systemexit", "notfound",
-        "failed:",
-    )  # fmt: skip
-    reports = (
-        "torch",
-        "cuda",
-        "python",
-        "platform",
-        "libc",
-        "os:",
-        "driver version",
-        "gpu ",
-        "vllm",
-        "xformers",
-        "numpy",
-    )
-    return (
-        (smi, read_pasted_nvidia_smi, _LONGEST),
-        (("nvcc: nvidia", "cuda compilation tools"), read_nvcc, _AFTER),
-        (reports, read_collect_env, _BEFORE),
-        (("torch.", ".__version__", "sys.", "platform.", "+cu", "+cpu", "+rocm"), read_python_answers, _AFTER),
-        (("torch", "numpy", "pip", "conda", "nvidia-", "__cuda", "tensorflow", "vllm"), read_packages, _AFTER),
-        (("torch",), read_installs, _BEFORE),
-        (paths, read_python_paths, 0),
-        ((".so",), read_loader_answers, 0),
-        (variables, read_shell_variables, _BEFORE),
-        (("tried to allocate",), read_out_of_memory, _BEFORE),
-        (("10de:",), read_lspci, _BEFORE),
-        (("nvrm version:",), read_proc_driver_version, _BEFORE),
-        (("capabilit", "tensor cores", "arch_list", "arch list", "your installed torch"), read_gpus_named, 0),
-        (("pretty_name=", "version_id="), read_os_release, _BEFORE),
-        (places, read_containers_and_jobs, 0),
-        ((SCHEMA,), read_own_report, _LONGEST),
-        (systems, read_system_answers, 0),
-        (happenings, read_context, 1),
-    )
+
+@lru_cache(maxsize=64)
+def _reader(module: str, name: str) -> Reader:
+    from importlib import import_module
+
+    reader: Reader = getattr(import_module(f"..outputs.{module}", __package__), name)
+    return reader
