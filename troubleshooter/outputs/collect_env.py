@@ -23,9 +23,8 @@ from .versions_told import (
 )
 
 # "Is CUDA available: True", "- PyTorch version (GPU?): 2.0.0+cu117 (True)", "  * CUDA_HOME = /usr/local/cuda"
-_SETTING = re.compile(
-    r"^[\s*#|\-\u2022]{0,12}[`*]{0,2}([A-Za-z][\w .()/?`+-]{1,48}?)[`*]{0,2}\s*[:=]{1,2}\s*(\S.*?)?[`|]?\s*$"
-)
+_MARK = re.compile(r"[:=]")
+_AROUND = " \t*#|-\u2022`"
 # detectron2 sets names and values in two columns.
 _COLUMNS = Gate(
     r"^(PyTorch|Python|GPU available|CUDA_HOME|torchvision|sys\.platform|numpy|NVCC|CUDA compiler) {2,}(\S.*)$", "  "
@@ -39,15 +38,23 @@ _LISTED = Gate(r"^\s*\[(pip3?|conda)\]\s+([\w.-]+)(?:==|\s+)(\S+)(?:\s+(\S+))?(?
 _BUILT_FOR = Gate(r"(PyTorch|Python)\s+\S+(?: with CUDA (?:\d{3,5}|None))? \(you have ([^()\s]+)\)", "you have")
 _BANNERS = (
     # Ultralytics YOLOv8.0.20 🚀 Python-3.9.2 torch-2.0.1+cu118 CUDA:0 (NVIDIA GeForce RTX 3090, 24259MiB)
-    re.compile(r"(?:Python-(?P<python>\d+\.\d+(?:\.\d+)?) )?\btorch[- ](?P<torch>\d+\.\d+[\w.+]*) (?:CPU|CUDA:\d)"),
+    Gate(
+        r"(?:Python-(?P<python>\d+\.\d+(?:\.\d+)?) )?\btorch[- ](?P<torch>\d+\.\d+[\w.+]*) (?:CPU|CUDA:\d)",
+        "torch-",
+        "torch ",
+    ),
     # Torch 2.1.2+cu118 | Python 3.10.11 on Windows
-    re.compile(r"\bTorch (?P<torch>\d+\.\d+\.\d+\+(?:cu\d+|cpu|rocm[\d.]+|xpu))"),
-    re.compile(r"\bPyTorch (?P<torch>\d+\.\d+\.\d+(?:\+\w+)?)\b(?! with CUDA)"),
-    re.compile(
+    Gate(r"\bTorch (?P<torch>\d+\.\d+\.\d+\+(?:cu\d+|cpu|rocm[\d.]+|xpu))", "Torch "),
+    Gate(r"\bPyTorch (?P<torch>\d+\.\d+\.\d+(?:\+\w+)?)\b(?! with CUDA)", "PyTorch "),
+    Gate(
         r"\bPython (?P<python>\d\.\d{1,2}\.\d+)(?: on (?P<os>Windows|Linux|Darwin)\b|"
-        r"[ |]+\(?(?:default|main|tags)| \|Anaconda)"
+        r"[ |]+\(?(?:default|main|tags)| \|Anaconda)",
+        "Python ",
     ),
 )
+_LONGEST_KEY = 50
+_CONDITIONS = "<>=~!^"
+_OF_TORCH = ("cuda used to build pytorch", "torch version cuda")
 _DEVICE = Gate(
     r"\b(?:Device: |CUDA:)(?:cuda:)?(\d{1,2}) ?\(?((?:NVIDIA|GeForce|Tesla|Quadro|"
     r"GRID|TITAN)[^:,()]{2,60}?)(?: :|,|\)|$)",
@@ -77,15 +84,21 @@ def read_collect_env(text: str, source: Source) -> Iterator[Claim]:
         if found := _LISTED.match(line):
             yield from _listed(found, here, installers)
             continue
-        setting = _COLUMNS.match(line) or _SETTING.match(line)
+        if columns := _COLUMNS.match(line):
+            key, value = columns[1], columns[2]
+        elif (mark := _MARK.search(line)) and not line.startswith("==", mark.start()):
+            key, value = line[: mark.start()].strip(_AROUND), line[mark.end() :].lstrip(":= \t").strip(" \t`|")
+        else:
+            key = value = ""
+        plain = _plain(key) if 0 < len(key) <= _LONGEST_KEY else ""
         # What a package asks for is not what is there: "Python version: >=3.8".
-        if setting and (setting[2] or " ")[0] in "<>=~!^":
+        if plain and value[:1] in _CONDITIONS and value:
             continue
-        if setting and _plain(setting[1]) in ("cuda used to build pytorch", "torch version cuda"):
-            yield from torch_cuda((setting[2] or "").strip(" `"), here, else_cpu=cpu_only)
+        if plain in _OF_TORCH:
+            yield from torch_cuda(value, here, else_cpu=cpu_only)
             continue
-        if setting and (reader := _KEYS.get(_plain(setting[1]))):
-            yield from reader((setting[2] or "").strip().strip("`"), here)
+        if plain and (reader := _KEYS.get(plain)):
+            yield from reader(value, here)
             continue
         yield from _banners(line, here)
     if names and "GPU models and configuration" in text:
@@ -127,12 +140,11 @@ def _banners(line: str, source: Source) -> Iterator[Claim]:
             yield present("python.version", str(said["python"]), source)
         if said.get("os"):
             yield from os_of_platform(str(said["os"]), source)
-    for pattern in (_DEVICE, _LOGICAL):
-        if device := pattern.search(line):
-            subject = f"gpu:{int(device[1])}"
-            yield present("gpu.name", device[2].strip(), source, subject)
-            if pattern is _LOGICAL:
-                yield present("gpu.capability", device[3], source, subject)
+    if device := _DEVICE.search(line) or _LOGICAL.search(line):
+        subject = f"gpu:{int(device[1])}"
+        yield present("gpu.name", device[2].strip(), source, subject)
+        if device.re.groups > 2:
+            yield present("gpu.capability", device[3], source, subject)
 
 
 def _torch(value: str, source: Source) -> Iterator[Claim]:

@@ -11,33 +11,44 @@ from .lines import Gate, at, lines_of
 # A container's host name is the start of its id, and its user is root.
 _INSIDE = Gate(r"\b(?:root|jovyan|user|ubuntu|app)@[0-9a-f]{12}:", "root@", "jovyan@", "user@", "ubuntu@", "app@")
 _KINDS = (
-    ("kubernetes", re.compile(
+    ("kubernetes", Gate(
         r"\bkubectl\b|\bkubelet\b|nvidia\.com/gpu|\bPodSandbox|\[pod/|\bKubernetes\b|"
-        r"kubepods|KUBERNETES_SERVICE_HOST"
+        r"kubepods|KUBERNETES_SERVICE_HOST",
+        "kube", "nvidia.com/gpu", "PodSandbox", "[pod/", "Kubernetes", "KUBERNETES"
     )),
-    ("podman", re.compile(r"\bpodman (?:run|exec|build)\b|/run/\.containerenv|\blibpod\b")),
-    ("singularity", re.compile(r"\b(?:singularity|apptainer) (?:exec|run|shell)\b|Singularity>|Apptainer>")),
-    ("docker", re.compile(
+    ("podman", Gate(r"\bpodman (?:run|exec|build)\b|/run/\.containerenv|\blibpod\b", "podman", ".containerenv", "libpod")),
+    ("singularity", Gate(r"\b(?:singularity|apptainer) (?:exec|run|shell)\b|Singularity>|Apptainer>", "ingularity", "pptainer")),
+    ("docker", Gate(
         r"(?:^|[\s$#])(?:sudo )?(?:nvidia-)?docker(?:-compose)? (?:run|exec|compose|start|"
         r"container|build|logs)\b|^docker: Error|"
         r"\bError response from daemon|/\.dockerenv|/var/lib/docker/|\bdockerd\b|\bdocker-entrypoint|"
-        r"^ => (?:ERROR )?\[|^#\d+ \[|failed to solve: "
+        r"^ => (?:ERROR )?\[|^#\d+ \[|failed to solve: ",
+        "docker", "Error response", " => ", "failed to solve", "#"
     )),
-    ("container", re.compile(
+    ("container", Gate(
                     r"nvidia-container-cli|nvidia-container-runtime|\bOCI runtime|NVIDIA Release "
             r"\d\d\.\d\d|== (?:PyTorch|TensorFlow|CUDA|Triton Inference Server) ==|"
-        r"\bNOTE: CUDA Forward Compatibility mode|WARNING: The NVIDIA Driver was not detected"
+        r"\bNOTE: CUDA Forward Compatibility mode|WARNING: The NVIDIA Driver was not detected",
+        "nvidia-container", "OCI runtime", "NVIDIA Release", "== ", "Forward Compat", "Driver was not"
     )),
 )  # fmt: skip
-_SLURM = re.compile(
+_SLURM = Gate(
     r"\bsrun\b|\bsbatch\b|\bsalloc\b|\bscontrol\b|\bsqueue\b|\bSLURM_[A-Z]+|\bslurmstepd\b|"
-    r"slurm_script|(?:Req|Alloc)?TRES="
+    r"slurm_script|(?:Req|Alloc)?TRES=",
+    "srun",
+    "sbatch",
+    "salloc",
+    "scontrol",
+    "squeue",
+    "SLURM_",
+    "slurm",
+    "TRES=",
 )
 _SCHEDULERS = (
     ("slurm", _SLURM),
-    ("pbs", re.compile(r"\bqsub\b|\bPBS_[A-Z]+")),
-    ("lsf", re.compile(r"\bbsub\b|\bLSB_[A-Z]+")),
-    ("kubernetes", re.compile(r"\bkubectl\b|nvidia\.com/gpu|\bkubelet\b")),
+    ("pbs", Gate(r"\bqsub\b|\bPBS_[A-Z]+", "qsub", "PBS_")),
+    ("lsf", Gate(r"\bbsub\b|\bLSB_[A-Z]+", "bsub", "LSB_")),
+    ("kubernetes", Gate(r"\bkubectl\b|nvidia\.com/gpu|\bkubelet\b", "kube", "nvidia.com/gpu")),
 )
 _TRES = Gate(r"\bAllocTRES=(\S*)|(?:^|\s)TRES=(\S*)", "TRES=")
 _GRES_OF_TRES = re.compile(r"gres/gpu(?::[\w.-]+)?=(\d{1,4})")
@@ -50,8 +61,8 @@ _ASKED_GRES = Gate(
 _DOCKER_RUN = Gate(r"(?:docker|podman|nerdctl) (?:run|create)\b(?P<rest>.*)$", "docker", "podman", "nerdctl")
 _GPU_FLAG = re.compile(r"--gpus\b|--runtime[= ]nvidia|--device[= ](?:/dev/nvidia|nvidia\.com)|NVIDIA_VISIBLE_DEVICES")
 _CLOUD = (
-    ("colab", re.compile(r"/usr/local/lib/python3\.\d+/dist-packages/google/colab|/content/|\bColab\b")),
-    ("kaggle", re.compile(r"/kaggle/(?:working|input)|/opt/conda/lib/python3\.\d+/site-packages/kaggle")),
+    ("colab", Gate(r"/usr/local/lib/python3\.\d+/dist-packages/google/colab|/content/|\bColab\b", "olab", "/content/")),
+    ("kaggle", Gate(r"/kaggle/(?:working|input)|/opt/conda/lib/python3\.\d+/site-packages/kaggle", "kaggle")),
 )
 
 
@@ -91,8 +102,8 @@ def _container(text: str, lines: list[str], source: Source) -> Iterator[Claim]:
         yield present("container.kind", "docker", at(source, number))
 
 
-def _first(pattern: re.Pattern[str] | Gate, text: str, lines: list[str]) -> int:
-    """The first line with it, -1 if there is none; most texts have none, and one search tells."""
-    if not pattern.near(text) if isinstance(pattern, Gate) else "^" not in pattern.pattern and not pattern.search(text):
+def _first(pattern: Gate, text: str, lines: list[str]) -> int:
+    """The first line with it, -1 if there is none."""
+    if not pattern.near(text):
         return -1
     return next((number for number, line in enumerate(lines) if pattern.search(line)), -1)

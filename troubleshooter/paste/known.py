@@ -52,6 +52,9 @@ class KnownOutputs:
         if again:
             for key in {(claim.name, claim.subject) for claim in said}:
                 kept = self._kept.get(key, [])
+                told = [(claim.state, claim.value) for claim in said if (claim.name, claim.subject) == key]
+                if [(one.state, one.value) for one in kept] == told:
+                    continue
                 self._kept[key] = [
                     one for one in kept if one.source.file != source.file or not first <= one.source.line <= last
                 ]
@@ -122,7 +125,7 @@ _VARIABLES = (
     "nvidia_visible", "pythonpath", "pythonhome", "virtual_env", "conda_prefix", "alloc_conf",
 )  # fmt: skip
 _PLACES = (
-    "nvidia-container", "docker", "kube", "podman", "singularity", "apptainer", "srun", "sbatch", "scontrol", "slurm",
+    "nvidia-container", "docker", "kube", "podman", "singularity", "apptainer", "srun ", "sbatch", "scontrol", "slurm",
     "tres=", "oci runtime", "nvidia.com/gpu", "root@", "user@", "ubuntu@", "jovyan@", "app@", "nvidia release", "qsub",
     "bsub", "kaggle", "colab", "/content/", "#1 [", " => [", " => error", "forward compatib", "== pytorch",
     "driver was not detected", "failed to solve", "[pod/", "salloc", "squeue",
@@ -145,8 +148,9 @@ _SMI = (
     "slowdown", "driver_version", "used_gpu_memory", "remapping failure", "memory.total",
 )  # fmt: skip
 _REPORTS = (
-    "version", "available", "platform", "you have", "gpu 0", "gpu models", "torch-", "torch 1", "torch 2", "torch 0",
-    "torch:", "python 3", "python-3", "python:", "device", "[pip", "[conda]", "cuda_home", "libc", "nvcc",
+    "version:", "version (", "version =", "version  ", "pytorch  ", "available:", "available  ",
+    "platform", "you have", "gpu 0", "gpu models", "torch-", "torch 1", "torch 2", "torch 0",
+    "torch:", "python 3", "python-3", "python:", "device:", "[pip", "[conda]", "cuda_home", "libc", "nvcc",
     "os:", "cuda:",
     "numpy:", "xformers:", "triton:",
 )  # fmt: skip
@@ -155,7 +159,8 @@ _ANSWERS = (
     ".version", "sys.executable", "get_device", "arch_list", "device_count",
 )  # fmt: skip
 _LISTS = (
-    "package", "==", "name:", " @ ", " list", " freeze", "but you have", "broken requirements", "pip ", "__cuda",
+    "package ", "package(s)", "packages in env", "==",
+    "name:", " @ ", " list", " freeze", "but you have", "broken requirements", "pip ", "__cuda",
     "__glibc", "platform :", "active env",
 )  # fmt: skip
 _INSTALLS = ("install", "requirement", ".whl", "+ torch", "index")
@@ -183,7 +188,7 @@ _READERS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("os_release", "read_os_release", ("pretty_name=", "version_id="), _BEFORE),
     ("containers_and_jobs", "read_containers_and_jobs", _PLACES, 0),
     ("own_report", "read_own_report", ("troubleshooter.report/1",), _LONGEST),
-    ("system_answers", "read_system_answers", _SYSTEMS, 0),
+    ("system_answers", "read_system_answers", _SYSTEMS, _BEFORE),
     ("context", "read_context", _HAPPENINGS, 1),
 )
 

@@ -72,7 +72,7 @@ def _widths(lines: Sequence[Line]) -> frozenset[int]:
     """Lengths at which lines may have been broken: the usual ones, and the longest where more than one line has it."""
     counted = Counter(line.full for line in lines if line.full >= _LEAST)
     longest = max(counted, default=0)
-    own = {longest} if longest <= _MOST and (counted[longest] > 1 or len(lines) < 60) else set()
+    own = {longest} if longest <= _MOST and counted[longest] > 1 else set()
     return frozenset((*_USUAL, *own))
 
 
