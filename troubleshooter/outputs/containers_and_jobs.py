@@ -16,8 +16,10 @@ _KINDS = (
         r"kubepods|KUBERNETES_SERVICE_HOST",
         "kube", "nvidia.com/gpu", "PodSandbox", "[pod/", "Kubernetes", "KUBERNETES"
     )),
-    ("podman", Gate(r"\bpodman (?:run|exec|build)\b|/run/\.containerenv|\blibpod\b", "podman", ".containerenv", "libpod")),
-    ("singularity", Gate(r"\b(?:singularity|apptainer) (?:exec|run|shell)\b|Singularity>|Apptainer>", "ingularity", "pptainer")),
+    ("podman", Gate(r"\bpodman (?:run|exec|build)\b|/run/\.containerenv|\blibpod\b",
+        "podman", ".containerenv", "libpod")),
+    ("singularity", Gate(r"\b(?:singularity|apptainer) (?:exec|run|shell)\b|Singularity>|Apptainer>",
+        "ingularity", "pptainer")),
     ("docker", Gate(
         r"(?:^|[\s$#])(?:sudo )?(?:nvidia-)?docker(?:-compose)? (?:run|exec|compose|start|"
         r"container|build|logs)\b|^docker: Error|"

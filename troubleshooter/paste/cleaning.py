@@ -6,14 +6,21 @@ and what stands behind its prefixes is given beside it.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 from ..text import clean
 from .decoding import mended
 
 _FEW_PARTS = 6
-_STEP = re.compile(r"\d%[| ]|\d(?:it/s|s/it|[kKMG]i?B/s)|\beta \d|ETA[: ]|\d/\d+ \[")
+_STEP = r"\d%[| ]|\d(?:it/s|s/it|[kKMG]i?B/s)|\beta \d|ETA[: ]|\d/\d+ \["
 """A step of a progress bar, which is one line with as many parts as steps."""
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """At the first line that needs it: most pastes need few, and compiling takes longer than reading a paste."""
+    return re.compile(pattern)
 
 
 class Line(NamedTuple):
@@ -34,7 +41,7 @@ _STAMP = (
 )
 _LEVEL = r"\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|[IWEF])\]?"
 _PLACE = r"\[?[\w./-]{1,80}\.(?:py|cc|cpp|cu|go|rs):\d{1,5}(?::\w{1,60})?\]"
-_PREFIX = re.compile(
+_PREFIX = (
     r"(?:"
     # 2025-03-11T07:02:18.104377205Z stderr F    2024-02-20 13:51:44,118 - INFO -    18:02:37-610394 ERROR
     rf"(?:{_STAMP})(?:[ \t]+std(?:out|err)[ \t]+[FP])?(?:[ \t]*[-|:]?[ \t]*{_LEVEL}(?=[\s:|-]))?(?:[ \t]*[-|:](?=\s))?"
@@ -58,9 +65,11 @@ _PREFIX = re.compile(
     r")[ \t]?"
 )
 _MOST_PREFIXES = 5
-_QUOTED = re.compile(r"[ \t]*>(?!>>)[ \t]?")
-_FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w+-]*[ \t]*$")
-_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
+_OPENINGS = "[(#0123456789\u2502\u2503"
+_LEVELS = ("E   ", "TRACE ", "DEBUG ", "INFO ", "NOTICE ", "WARN", "ERROR ", "CRITICAL ", "FATAL ")
+_QUOTED = r"[ \t]*>(?!>>)[ \t]?"
+_FENCE = r"[ \t]*(?:```|~~~)[\w+-]*[ \t]*$"
+_ENTITY = r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,6});"
 _TYPED = str.maketrans(
     {
         "\u2018": "'", "\u2019": "'", "\u201a": "'", "\u201b": "'", "\u00b4": "'",
@@ -70,8 +79,8 @@ _TYPED = str.maketrans(
         "\u200b": None, "\u200c": None, "\u2060": None, "\u00ad": None,
     }
 )  # fmt: skip
-_LONG_DASH = re.compile(r"(?<![\w\u2014])\u2014(?=[A-Za-z])")
-_IS_TYPED = re.compile("[" + "".join(map(chr, (key for key in _TYPED if isinstance(key, int)))) + "\u2014]")
+_LONG_DASH = r"(?<![\w\u2014])\u2014(?=[A-Za-z])"
+_IS_TYPED = "[" + "".join(map(chr, (key for key in _TYPED if isinstance(key, int)))) + "\u2014]"
 
 
 def cleaned(numbered: Iterable[tuple[int, str]]) -> Iterator[Line]:
@@ -96,7 +105,7 @@ def cleaned(numbered: Iterable[tuple[int, str]]) -> Iterator[Line]:
                 shown = clean(mended(part)).replace("\n", " ")
                 text = shown.rstrip()
                 full = len(shown)
-            if text and not (("`" in text or "~" in text) and _FENCE.match(text)):
+            if text and not (("`" in text or "~" in text) and _compiled(_FENCE).match(text)):
                 yield Line(number, text, unprefixed(text), full)
 
 
@@ -104,7 +113,12 @@ def _without_steps(parts: list[str]) -> list[str]:
     """The first and the last step of each bar: the last is what stayed on the screen."""
     kept: list[str] = []
     for part, following in zip(parts, [*parts[1:], ""], strict=True):
-        if not (kept and _STEP.search(part) and _STEP.search(kept[-1]) and _STEP.search(following)):
+        if not (
+            kept
+            and _compiled(_STEP).search(part)
+            and _compiled(_STEP).search(kept[-1])
+            and _compiled(_STEP).search(following)
+        ):
             kept.append(part)
     return kept
 
@@ -112,27 +126,38 @@ def _without_steps(parts: list[str]) -> list[str]:
 def unprefixed(text: str) -> str:
     """What a program printed, without what others set before it."""
     start = 0
+    if not _may_be_prefixed(text):
+        return text
     for _ in range(_MOST_PREFIXES):
-        found = _PREFIX.match(text, start)
+        found = _compiled(_PREFIX).match(text, start)
         if not found:
             break
         start = found.end()
     return text[start:] if start else text
 
 
+def _may_be_prefixed(text: str) -> bool:
+    """False for the lines of a traceback and most others, quickly."""
+    if not text or text[0] in _OPENINGS:
+        return bool(text)
+    return text[0].isalpha() and (
+        "|" in text[:70] or text[:24].count(":") > 1 or text.startswith(_LEVELS) or ".py:" in text[:90]
+    )
+
+
 def unquoted(lines: list[Line]) -> list[Line]:
     """Without GitHub's and mail's `>` where most lines carry it; a prompt of Python (`>>>`) is none."""
     for _ in range(3):
-        marked = sum(1 for line in lines if line.text.lstrip()[:1] == ">" and _QUOTED.match(line.text))
+        marked = sum(1 for line in lines if line.text.lstrip()[:1] == ">" and _compiled(_QUOTED).match(line.text))
         if not lines or marked < 0.6 * len(lines):
             break
         lines = [
             line._replace(text=line.text[found.end() :], body=unprefixed(line.text[found.end() :]))
-            if (found := _QUOTED.match(line.text))
+            if (found := _compiled(_QUOTED).match(line.text))
             else line
             for line in lines
         ]
-        lines = [line for line in lines if line.text and not _FENCE.match(line.text)]
+        lines = [line for line in lines if line.text and not _compiled(_FENCE).match(line.text)]
     return lines
 
 
@@ -140,10 +165,10 @@ def retyped(text: str) -> str:
     """With the quotes and dashes of a keyboard, where a web form or an office program set its own; HTML's entities
     as characters.
     """
-    if "&" in text and _ENTITY.search(text):
+    if "&" in text and _compiled(_ENTITY).search(text):
         from html import unescape
 
-        text = clean(_ENTITY.sub(lambda found: unescape(found[0]), text)).replace("\n", " ")
-    if not text.isascii() and _IS_TYPED.search(text):
-        text = _LONG_DASH.sub("--", text).translate(_TYPED).replace("\u2014", "-")
+        text = clean(_compiled(_ENTITY).sub(lambda found: unescape(found[0]), text)).replace("\n", " ")
+    if not text.isascii() and _compiled(_IS_TYPED).search(text):
+        text = _compiled(_LONG_DASH).sub("--", text).translate(_TYPED).replace("\u2014", "-")
     return text

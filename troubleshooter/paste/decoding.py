@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from .letters import score
-
 PIECE = 4096
 OVERLAP = 1024
 _SAMPLE = 64 * 1024
@@ -167,16 +165,18 @@ class _Fallback:
 
 def guess_encoding(lines: Sequence[bytes]) -> str:
     """The encoding in which these bytes look most like words that people write."""
-    runs = tuple(run for line in lines for run in _FOREIGN.findall(line))[:400]
+    runs = tuple(run for line in lines for run in re.findall(_FOREIGN, line))[:400]
     return _guess(runs)
 
 
 # A byte outside ASCII and its neighbours: the second byte of a character may be an ASCII letter.
-_FOREIGN = re.compile(rb"[A-Za-z ]?[\x80-\xff](?:[\x40-\x7e\x80-\xff]|[\x30-\x39](?=[\x80-\xff]))*")
+_FOREIGN = rb"[A-Za-z ]?[\x80-\xff](?:[\x40-\x7e\x80-\xff]|[\x30-\x39](?=[\x80-\xff]))*"
 
 
 @lru_cache(maxsize=64)
 def _guess(runs: tuple[bytes, ...]) -> str:
+    from .letters import score
+
     best, most = "utf-8", 0.0
     for encoding in ENCODINGS:
         total = 0.0
@@ -190,12 +190,8 @@ def _guess(runs: tuple[bytes, ...]) -> str:
 
 # --- text that was decoded wrongly before it came to us ---------------------------------------------
 
-_WRONG_LATIN = re.compile(
-    r"[\x80-\xff\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]{2,}"
-)
-_WRONG_CHINESE = re.compile(
-    r"[\u4e00-\u9fff\u3400-\u4dbf\ue000-\uf8ff\u2010-\u2260\u3000-\u33ff\uff00-\uffef\xa0-\xff\u20ac]{3,}"
-)
+_WRONG_LATIN = r"[\x80-\xff\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]{2,}"
+_WRONG_CHINESE = r"[\u4e00-\u9fff\u3400-\u4dbf\ue000-\uf8ff\u2010-\u2260\u3000-\u33ff\uff00-\uffef\xa0-\xff\u20ac]{3,}"
 
 
 def mended(text: str) -> str:
@@ -204,8 +200,8 @@ def mended(text: str) -> str:
     """
     if text.isascii():
         return text
-    text = _WRONG_LATIN.sub(_from_latin, text)
-    return _WRONG_CHINESE.sub(_from_chinese, text)
+    text = re.sub(_WRONG_LATIN, _from_latin, text)
+    return re.sub(_WRONG_CHINESE, _from_chinese, text)
 
 
 def _from_latin(found: re.Match[str]) -> str:
@@ -216,7 +212,9 @@ def _from_latin(found: re.Match[str]) -> str:
     text = _utf8(data)
     if text is not None:
         return text
-    if len(data) >= 6 and data.isascii() is False:
+    if len(data) >= 6 and not data.isascii():
+        from .letters import score
+
         for encoding in ("gb18030", "cp1251"):
             try:
                 text = data.decode(encoding)

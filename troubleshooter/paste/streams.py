@@ -3,7 +3,6 @@
 Nothing is unpacked to disk and nothing is held but one block: an archive of 42 kB may hold petabytes.
 """
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from typing import Any, NamedTuple, Protocol
@@ -125,6 +124,8 @@ def _limited(name: str, chunks: Chunks, packed: int, remark: Callable[[str], Non
 
 def _gunzip(chunks: Chunks, name: str, remark: Callable[[str], None]) -> Chunks:
     """All gzip streams of a file, one after the other; what follows a damaged place is lost."""
+    import zlib
+
     unpacker = zlib.decompressobj(31)
     begun = False
     for block in chunks:
@@ -198,6 +199,7 @@ _OPENERS: dict[bytes, Callable[[Chunks, str, Callable[[str], None]], Chunks]] = 
 
 def _tar(name: str, reader: Any, remark: Callable[[str], None], deepest: int) -> Iterator[Member]:
     import tarfile
+    import zlib
 
     try:
         with tarfile.open(fileobj=reader, mode="r|", bufsize=BLOCK) as archive:
@@ -214,6 +216,7 @@ def _tar(name: str, reader: Any, remark: Callable[[str], None], deepest: int) ->
 
 def _zip(name: str, head: bytes, stream: Readable, remark: Callable[[str], None], deepest: int) -> Iterator[Member]:
     import zipfile
+    import zlib
 
     file: Any = stream
     try:
