@@ -41,31 +41,29 @@ _STAMP = (
 )
 _LEVEL = r"\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|[IWEF])\]?"
 _PLACE = r"\[?[\w./-]{1,80}\.(?:py|cc|cpp|cu|go|rs):\d{1,5}(?::\w{1,60})?\]"
-_PREFIX = (
-    r"(?:"
+# By how a line begins, so that only those that occur are compiled.
+_PREFIXES = {
+    # [2024/02/20 13:51:44]   [   88.102744]   [rank3]:   [default0]:   [1,0]<stderr>:   [pod/job-7/main]   [x]   |
+    "[": rf"(?:{_STAMP}|\[[ \t]*\d{{1,7}}\.\d{{3,6}}\]|\[(?:rank|default|RANK )\d{{1,5}}\]:|{_PLACE}"
+    r"|\[\d{1,4},\d{1,5}\]<std(?:out|err)>:|\[pod/[\w./-]{1,200}\]|\[[\w ./-]{1,64}\][ \t]+\|)[ \t]?",
+    # (EngineCore_DP0 pid=151)   (RayWorker pid=1, ip=10.0.0.1)
+    "(": r"\((?:[\w.:-]{1,64} ){1,3}pid=\d{1,8}(?:, ip=[\w.:-]{3,45})?\)[ \t]?",
     # 2025-03-11T07:02:18.104377205Z stderr F    2024-02-20 13:51:44,118 - INFO -    18:02:37-610394 ERROR
-    rf"(?:{_STAMP})(?:[ \t]+std(?:out|err)[ \t]+[FP])?(?:[ \t]*[-|:]?[ \t]*{_LEVEL}(?=[\s:|-]))?(?:[ \t]*[-|:](?=\s))?"
-    # INFO 10-14 19:05:37 [gpu_worker.py:215]    WARNING 2024-01-01 …
-    rf"|{_LEVEL}[ \t]+(?:{_STAMP})(?:[ \t]+{_PLACE})?"
-    rf"|{_PLACE}"
-    # Sep 03 07:31:19 rig kernel:    ene 22 08:41:07 taller gdm3[1204]:
+    # and the labels of Docker's builder and of srun: 8.112    3:
+    "0": rf"(?:(?:{_STAMP})(?:[ \t]+std(?:out|err)[ \t]+[FP])?(?:[ \t]*[-|:]?[ \t]*{_LEVEL}(?=[\s:|-]))?"
+    r"(?:[ \t]*[-|:](?=\s))?"
+    r"|\d{1,6}\.\d{3}(?=[ \t])|\d{1,5}:(?=[ \t]))[ \t]?",
+    # #14 61.02    ##[error]
+    "#": r"(?:#\d{1,4}[ \t]+\d{1,6}\.\d{1,3}(?=\s|$)|##\[\w{4,9}\])[ \t]?",
+    # INFO 10-14 19:05:37 [gpu_worker.py:215]   worker.py:226]   Sep 03 07:31:19 rig kernel:   trainer-1  |   E (pytest)
+    "a": rf"(?:{_LEVEL}[ \t]+(?:{_STAMP})(?:[ \t]+{_PLACE})?|{_PLACE}|E(?=[ \t]{{3}})"
+    r"|[A-Za-z][\w.-]{0,63}[ \t]+\|(?=[ \t]|$)"
     r"|[^\W\d]{3,5}\.?[ \t]+\d{1,2}[ \t]+\d\d:\d\d:\d\d(?:\.\d+)?[ \t]+[\w.-]{1,64}[ \t]+"
-    r"(?=[\w.\-/@]{1,64}(?:\[\d+\])?: )"
-    # [   88.102744]
-    r"|\[[ \t]*\d{1,7}\.\d{3,6}\]"
-    # [rank3]:   [default0]:   [1,0]<stderr>:   (EngineCore_DP0 pid=151)   (RayWorker pid=1, ip=10.0.0.1)
-    r"|\[(?:rank|default|RANK )\d{1,5}\]:|\[\d{1,4},\d{1,5}\]<std(?:out|err)>:"
-    r"|\((?:[\w.:-]{1,64} ){1,3}pid=\d{1,8}(?:, ip=[\w.:-]{3,45})?\)"
-    # trainer-1  |    [pod/job-7/main]    [build/test]   |
-    r"|[A-Za-z][\w.-]{0,63}[ \t]+\|(?=[ \t]|$)|\[pod/[\w./-]{1,200}\]|\[[\w ./-]{1,64}\][ \t]+\|"
-    # Docker's builder: #14 61.02   (or) 8.112
-    r"|#\d{1,4}[ \t]+\d{1,6}\.\d{1,3}(?=\s|$)|\d{1,6}\.\d{3}(?=[ \t])"
-    # srun --label, pytest, GitHub Actions, a frame around a table
-    r"|\d{1,5}:(?=[ \t])|E(?=[ \t]{3})|##\[\w{4,9}\]|[\u2502\u2503](?=[ \t])"
-    r")[ \t]?"
-)
+    r"(?=[\w.\-/@]{1,64}(?:\[\d+\])?: ))[ \t]?",
+    # a frame around a table
+    "\u2502": r"[\u2502\u2503](?=[ \t])[ \t]?",
+}
 _MOST_PREFIXES = 5
-_OPENINGS = "[(#0123456789\u2502\u2503"
 _LEVELS = ("E   ", "TRACE ", "DEBUG ", "INFO ", "NOTICE ", "WARN", "ERROR ", "CRITICAL ", "FATAL ")
 _QUOTED = r"[ \t]*>(?!>>)[ \t]?"
 _FENCE = r"[ \t]*(?:```|~~~)[\w+-]*[ \t]*$"
@@ -126,23 +124,30 @@ def _without_steps(parts: list[str]) -> list[str]:
 def unprefixed(text: str) -> str:
     """What a program printed, without what others set before it."""
     start = 0
-    if not _may_be_prefixed(text):
-        return text
     for _ in range(_MOST_PREFIXES):
-        found = _compiled(_PREFIX).match(text, start)
+        kind = _kind_of_prefix(text, start)
+        found = _compiled(_PREFIXES[kind]).match(text, start) if kind else None
         if not found:
             break
         start = found.end()
     return text[start:] if start else text
 
 
-def _may_be_prefixed(text: str) -> bool:
-    """False for the lines of a traceback and most others, quickly."""
-    if not text or text[0] in _OPENINGS:
-        return bool(text)
-    return text[0].isalpha() and (
-        "|" in text[:70] or text[:24].count(":") > 1 or text.startswith(_LEVELS) or ".py:" in text[:90]
-    )
+def _kind_of_prefix(text: str, start: int) -> str:
+    """Which pattern may match there; empty for the lines of a traceback and most others, quickly."""
+    first = text[start : start + 1]
+    if first in _PREFIXES:
+        return "" if first == "a" and not _begins_like_a_log(text, start) else first
+    if first.isdecimal():
+        return "0"
+    if first == "\u2503":
+        return "\u2502"
+    return "a" if first.isalpha() and _begins_like_a_log(text, start) else ""
+
+
+def _begins_like_a_log(text: str, start: int) -> bool:
+    head = text[start : start + 90]
+    return "|" in head or head.startswith(_LEVELS) or head[:24].count(":") > 1 or (":" in head and "]" in head)
 
 
 def unquoted(lines: list[Line]) -> list[Line]:
