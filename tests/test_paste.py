@@ -3,7 +3,10 @@
 import bz2
 import gzip
 import io
+import json
 import lzma
+import subprocess
+import sys
 import tarfile
 import time
 import tracemalloc
@@ -313,3 +316,20 @@ def test_absurd_lines_take_bounded_time(filler: str) -> None:
     begun = time.monotonic()
     seen(text.encode())
     assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("how", ["file", "pipe"])
+def test_the_command_line_reads_large_texts_as_streams(how: str, tmp_path: Path) -> None:
+    text = tmp_path / "large.log"
+    text.write_bytes(b"\0" * (9 << 20) + b"\n" + ERROR.encode() + b"\n")
+    command = [sys.executable, "-m", "troubleshooter", "log", "--format", "json"]
+    with text.open("rb") as pipe:
+        done = subprocess.run(
+            [*command, str(text)] if how == "file" else command,
+            stdin=pipe,
+            capture_output=True,
+            check=False,
+            timeout=100,
+        )
+    report = json.loads(done.stdout)
+    assert {fact["source"]["line"] for fact in report["facts"] if fact["name"] == SIGNATURE} == {2}

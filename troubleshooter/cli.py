@@ -12,8 +12,11 @@ from .model import Knowledge, Report, Request
 
 if TYPE_CHECKING:
     from .machine import Machine
+    from .paste.streams import Readable
     from .privacy import Identity
     from .report.text import Line
+
+    Pasted = tuple[str, bytes | Readable]
 
 EXIT_CODES = {"healthy": 0, "problem": 1, "inconclusive": 3}
 USAGE, INTERNAL, INTERRUPTED = 2, 4, 130
@@ -21,6 +24,8 @@ USAGE, INTERNAL, INTERRUPTED = 2, 4, 130
 _REPORTED = 0.5
 _RECORDED = b'"troubleshooter.recording/'
 _LARGEST_TEXT = 256 * 1024 * 1024
+_MOST_HELD = 8 * 1024 * 1024
+"""Bytes of a text: what is larger is read as a stream, where it is read once."""
 
 
 class _Help(argparse.HelpFormatter):
@@ -202,23 +207,23 @@ def _run(words: list[str]) -> int:
 def _check(options: argparse.Namespace) -> int:
     from .pipeline import check
 
-    texts = _texts(options.log) if options.log else ()
+    texts = _pasted(options.log, options) if options.log else ()
     machine = _machine_of(options)
     report = check(_request(options, texts), _knowledge(options.rules), machine, _progress())
     return _print(report, options, texts)
 
 
 def _log(options: argparse.Namespace) -> int:
-    texts = _texts(options.files or ["-"])
+    texts = _pasted(options.files or ["-"], options)
     return _print(_read_texts(options, texts), options, texts)
 
 
-def _read_texts(options: argparse.Namespace, texts: Sequence[tuple[str, bytes]]) -> Report:
+def _read_texts(options: argparse.Namespace, texts: Sequence["Pasted"]) -> Report:
     """The report on texts; one that the collector or `snapshot` has written is a machine of its own."""
     from .pipeline import check, diagnose_text
 
     knowledge = _knowledge(options.rules)
-    recorded = [one for one in texts if _RECORDED in one[1][:200]]
+    recorded = [(name, data) for name, data in texts if isinstance(data, bytes) and _RECORDED in data[:200]]
     if not recorded:
         return diagnose_text(_request(options, texts)._replace(look_at_machine=False), knowledge)
     # Late: a recording needs everything that a machine needs, and a plain text starts without it.
@@ -231,7 +236,7 @@ def _read_texts(options: argparse.Namespace, texts: Sequence[tuple[str, bytes]])
     return check(_request(options, rest)._replace(confirm="no"), knowledge, machine)
 
 
-def _request(options: argparse.Namespace, texts: Sequence[tuple[str, bytes]]) -> Request:
+def _request(options: argparse.Namespace, texts: Sequence["Pasted"]) -> Request:
     return Request(
         texts=tuple(texts),
         python=getattr(options, "python", ""),
@@ -322,10 +327,10 @@ def _why(options: argparse.Namespace) -> int:
     name = options.report or "the last report"
     if options.snapshot:
         machine = _machine_of(argparse.Namespace(snapshot=options.snapshot, root=None))
-        texts = _texts(options.log) if options.log else ()
+        texts = _pasted(options.log, options) if options.log else ()
         told: object = report_object(check(_request(options, texts), knowledge, machine))
     elif options.log:
-        told = report_object(_read_texts(options, _texts(options.log)))
+        told = report_object(_read_texts(options, _pasted(options.log, options)))
     else:
         told = _told(options.report)
     try:
@@ -444,7 +449,28 @@ def _hints(hints: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, _, value in split)
 
 
-def _texts(files: Sequence[str]) -> tuple[tuple[str, bytes], ...]:
+def _pasted(files: Sequence[str], options: argparse.Namespace) -> tuple["Pasted", ...]:
+    """As `_texts`; but what is larger than need be held is a stream, unless the words in it are wanted again to make a
+    report neutral.
+    """
+    if options.share or options.format == "markdown":
+        return _texts(files)
+    texts: list[Pasted] = []
+    for name in files:
+        ((_, data),) = _texts([name], _MOST_HELD)
+        if len(data) < _MOST_HELD:
+            texts.append((name, data))
+        elif name == "-":
+            from .paste.streams import joined
+
+            texts.append((name, joined(data, sys.stdin.buffer)))
+        else:
+            # Read to its end, and closed with the process.
+            texts.append((name, open(name, "rb")))  # noqa: SIM115
+    return tuple(texts)
+
+
+def _texts(files: Sequence[str], most: int = _LARGEST_TEXT) -> tuple[tuple[str, bytes], ...]:
     """(name, bytes) of every file; `-` is standard input. Raises UsageError naming the one that cannot be read."""
     texts: list[tuple[str, bytes]] = []
     for name in files:
@@ -455,10 +481,10 @@ def _texts(files: Sequence[str]) -> tuple[tuple[str, bytes], ...]:
                 if sys.stdin.isatty():
                     end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
                     print(f"Paste the error text, then press {end}:", file=sys.stderr)
-                texts.append(("-", sys.stdin.buffer.read(_LARGEST_TEXT)))
+                texts.append(("-", sys.stdin.buffer.read(most)))
             else:
                 with open(name, "rb") as file:
-                    texts.append((name, file.read(_LARGEST_TEXT)))
+                    texts.append((name, file.read(most)))
         except OSError as error:
             raise UsageError(f"{name} cannot be read: {error.strerror}") from error
     return tuple(texts)
@@ -474,7 +500,7 @@ def _progress() -> Callable[[str], None] | None:
     return show
 
 
-def _print(report: Report, options: argparse.Namespace, texts: Sequence[tuple[str, bytes]]) -> int:
+def _print(report: Report, options: argparse.Namespace, texts: Sequence["Pasted"]) -> int:
     from .report.json_report import report_json
 
     whole = report_json(report)
@@ -483,7 +509,9 @@ def _print(report: Report, options: argparse.Namespace, texts: Sequence[tuple[st
         from .paste import decode_paste
         from .privacy import redact, replaced_in_words
 
-        report, counts = redact(report, _identity(), [decode_paste(data) for _, data in texts])
+        report, counts = redact(
+            report, _identity(), [decode_paste(data) for _, data in texts if isinstance(data, bytes)]
+        )
         replaced = replaced_in_words(counts)
     if options.format == "json":
         sys.stdout.write(report_json(report) if replaced else whole)

@@ -5,7 +5,7 @@ thirty named tuples 3-5 ms (docs/decisions/0001-named-tuples.md).
 """
 
 from collections.abc import Mapping
-from typing import IO, NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 Value: TypeAlias = str | int | float | bool | tuple[str, ...]
 """What a fact can hold. Versions are text here; `versions.order` puts them in order."""
@@ -480,10 +480,16 @@ class Target(NamedTuple):
     manager: str = ""
 
 
+class Readable(Protocol):
+    """What can be read on: a file, a pipe, a member of an archive."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
+
+
 class Request(NamedTuple):
     """What was asked for. Texts are raw bytes, or files to be read to their end, with the name they came under."""
 
-    texts: tuple[tuple[str, bytes | IO[bytes]], ...] = ()
+    texts: tuple[tuple[str, bytes | Readable], ...] = ()
     look_at_machine: bool = True
     python: str = ""
     hints: tuple[tuple[str, str], ...] = ()

@@ -5,15 +5,11 @@ Nothing is unpacked to disk and nothing is held but one block: an archive of 42 
 
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+
+from ..model import Readable
 
 Chunks = Iterator[bytes]
-
-
-class Readable(Protocol):
-    """What can be read on: a file, a pipe, a member of an archive."""
-
-    def read(self, size: int = ..., /) -> bytes: ...
 
 
 BLOCK = 256 * 1024
@@ -56,6 +52,11 @@ def members(
         yield from _tar(name, _Reader(whole), remark, deepest)
     else:
         yield Member(name, whole)
+
+
+def joined(head: bytes, stream: Readable) -> "Readable":
+    """What was read of a stream and the rest of it, to be read as one."""
+    return _Reader(_chain(head, stream))
 
 
 def _size_of(stream: Readable, head: bytes) -> int:
