@@ -12,7 +12,7 @@ from .model import Knowledge, Report, Request
 
 if TYPE_CHECKING:
     from .machine import Machine
-    from .paste.streams import Readable
+    from .model import Readable
     from .privacy import Identity
     from .report.text import Line
 

@@ -8,12 +8,12 @@ fact, whatever the size of the text.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..errors import UsageError
-from ..model import Claim, Signature, Source, Transcript
+from ..model import Claim, Readable, Signature, Source, Transcript
 from .cleaning import Line, cleaned, retyped, unquoted
 from .decoding import decode_all, numbered_lines
 from .known import KnownOutputs
 from .scan import Scanner
-from .streams import Readable, members
+from .streams import members
 from .wraps import certain_width, rejoined, unwrapped
 
 __all__ = ["decode_paste", "read_paste", "read_transcripts"]
@@ -99,6 +99,8 @@ def _scan(lines: list[Line], fresh: int, source: Source, scanner: Scanner) -> No
         bodies = [(line.number, line.body) for line in window if line.body]
         scanner.feed(source, bodies, fresh, across_only=True, again=True)
     others = [(line.number, typed) for line in lines[:fresh] if (typed := retyped(line.text)) != line.text]
-    others += [(number, retyped(text)) for number, text in rejoined(window)]
+    # What begins in the lines that are looked ahead at comes again with the next batch.
+    last = lines[fresh - 1].number
+    others += [(number, retyped(text)) for number, text in rejoined(window) if number <= last]
     if others:
         scanner.feed(source, others, again=True)
