@@ -62,7 +62,7 @@ def _read_one(
 ) -> None:
     for lines, new in _batches(cleaned(numbered)):
         batch, fresh = lines, new
-        if lines[0].text[0] == ">" or lines[-1].text[0] == ">":
+        if lines[0].text[:1] == ">" or lines[-1].text[:1] == ">":
             batch = unquoted(lines)
             fresh = sum(1 for line in batch if new == len(lines) or line.number < lines[new].number)
         _scan(batch, fresh, source, scanner)
