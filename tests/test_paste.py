@@ -28,6 +28,7 @@ from troubleshooter.paste import read_paste
 from troubleshooter.paste.cleaning import cleaned, retyped, unprefixed
 from troubleshooter.paste.decoding import decode_all, mended, numbered_lines
 from troubleshooter.paste.known import KnownOutputs
+from troubleshooter.paste.scan import Scanner
 from troubleshooter.pipeline import diagnose_text
 
 KNOWLEDGE = load()
@@ -236,6 +237,21 @@ def test_a_hundred_thousand_different_errors_stay_small() -> None:
         f"OSError: lib{n}.so: cannot open shared object file: No such file or directory\n" for n in range(20_000)
     )
     assert len(seen(lines.encode())) < 400
+
+
+def test_signatures_find_the_same_in_a_large_text_as_in_small_ones() -> None:
+    healthy = [f"xyzzy {n} plugh" for n in range(3000)]
+    source = Source("text", "text", file="x")
+    small, large = Scanner(KNOWLEDGE.signatures), Scanner(KNOWLEDGE.signatures)
+    lines = [line for _, text, _ in texts() for line in text.split("\n") if line.strip()]
+    for number, line in enumerate(lines, 1):
+        small.feed(source, [(number, line)])
+    gap = [(0, line) for line in healthy]
+    large.feed(source, [one for number, line in enumerate(lines, 1) for one in ((number, line), gap[number % 3000])])
+    one_line = {f"log.{signature.id}" for signature in KNOWLEDGE.signatures if signature.lines == 1}
+    found = [{claim for claim in scanner.claims() if claim.name in one_line} for scanner in (small, large)]
+    assert len(lines) > 100
+    assert found[0] == found[1]
 
 
 def test_escapes_never_reach_a_claim() -> None:

@@ -95,8 +95,8 @@ def _scan(lines: list[Line], fresh: int, source: Source, scanner: Scanner) -> No
     reach = fresh + scanner.reach
     scanner.feed(source, [(line.number, line.text) for line in lines[:reach]], fresh)
     window = lines[:reach]
-    if any(line.body is not line.text for line in window):
-        bodies = [(line.number, line.body) for line in window if line.body]
+    bodies = [(line.number, retyped(line.body)) for line in window]
+    if any(body is not line.text for line, (_, body) in zip(window, bodies, strict=True)):
         scanner.feed(source, bodies, fresh, across_only=True, again=True)
     others = [(line.number, typed) for line in lines[:fresh] if (typed := retyped(line.text)) != line.text]
     # What begins in the lines that are looked ahead at comes again with the next batch.

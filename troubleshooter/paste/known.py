@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from ..model import Claim, Source, Value
+from .vocabulary import Vocabulary
 
 Reader = Callable[[str, Source], Iterator[Claim]]
 
@@ -34,10 +35,11 @@ class KnownOutputs:
         """
         text = "\n".join(line for _, line in lines)
         low = text.lower()
+        words = Vocabulary(low)
         first, last = (lines[0][0], lines[-1][0]) if lines else (0, 0)
         said: list[Claim] = []
         for module, name, landmarks, after in _READERS:
-            found = [landmark for landmark in landmarks if landmark in low]
+            found = [landmark for landmark in landmarks if words.may_hold(landmark) and landmark in low]
             if not found:
                 continue
             reader = _reader(module, name)

@@ -1,13 +1,18 @@
 """The signatures over lines of text. A plain substring search rejects nearly all; the pattern decides the rest."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 from ..model import Claim, Signature, Source, present
+from .vocabulary import SMALL, Vocabulary
 
 _MOST_HITS = 5
 _EXCERPT = 200
+_MOST_COUNTED = 100_000
+"""Hits of one signature that are counted: a text of nothing but errors must come to an end as well."""
 
 Text = tuple[Source, list[tuple[int, str]]]
 Hit = tuple[Source, int, str, re.Match[str]]
@@ -57,13 +62,24 @@ class Scanner:
             self._files.append(source.file)
         lower = [line.lower() for _, line in lines]
         joined = "\n".join(lower)
+        words = Vocabulary(joined)
+        starts = [0, *accumulate(len(line) + 1 for line in lower)] if len(joined) > SMALL else []
         for signature in self._across if across_only else self._signatures:
-            # Lines of a window are joined by blanks, so that a literal may span them.
-            if not any(literal in joined for literal in signature.literals) and (
-                signature.lines == 1 or not any(" " in literal for literal in signature.literals)
-            ):
+            if self._counts.get(signature.id, 0) >= _MOST_COUNTED:
                 continue
-            for index, (number, line, match) in _matches(signature, lines, lower):
+            literals = [literal for literal in signature.literals if words.may_hold(literal)]
+            if signature.lines == 1:
+                literals = [literal for literal in literals if literal in joined]
+            # Lines of a window are joined by blanks, so that a literal with one may span them.
+            elif not any(" " in literal or literal in joined for literal in literals):
+                continue
+            if not literals:
+                continue
+            if signature.lines > 1 or len(joined) <= SMALL:
+                found = _matches(signature, lines, lower)
+            else:
+                found = _matches_far_apart(signature, lines, joined, starts, literals)
+            for index, (number, line, match) in found:
                 if begin_below is not None and index >= begin_below:
                     break
                 hits = self._hits.setdefault(signature.id, [])
@@ -82,7 +98,8 @@ class Scanner:
                 # The file's name and line for a text; the program's name stays the detail for a probe.
                 detail = line.strip()[:_EXCERPT]
                 if count > _MOST_HITS:
-                    detail, count = f"{detail} (\u00d7 {count:,}, first here)", 0
+                    more = " and more" if count >= _MOST_COUNTED else ""
+                    detail, count = f"{detail} (\u00d7 {count:,}{more}, first here)", 0
                 where = (
                     source._replace(detail=detail, line=number)
                     if source.kind == "text"
@@ -105,13 +122,34 @@ def _matches(
         text = line
         if signature.lines > 1:
             text = " ".join(one.strip() for _, one in lines[index : index + signature.lines])
-            near = " ".join(lower[index : index + signature.lines])
+            near = text.lower()
         else:
             near = lower[index]
         if any(literal in near for literal in signature.literals) and (match := pattern.search(text)):
             # A window is reported where the match begins: the next windows hold the same match again.
             if signature.lines > 1 and match.start() > len(line):
                 continue
+            yield index, (number, line, match)
+
+
+def _matches_far_apart(
+    signature: Signature, lines: list[tuple[int, str]], joined: str, starts: list[int], literals: list[str]
+) -> Iterator[tuple[int, tuple[int, str, re.Match[str]]]]:
+    """The same for a pattern of one line in a large text, of which few lines hold a literal: those are looked up.
+
+    `starts`: where each line begins in `joined`, the lower-case text, and where that ends.
+    """
+    pattern = _compiled(signature.pattern)
+    places: set[int] = set()
+    for literal in literals:
+        place = joined.find(literal)
+        while place >= 0:
+            index = bisect_right(starts, place) - 1
+            places.add(index)
+            place = joined.find(literal, starts[index + 1])
+    for index in sorted(places):
+        number, line = lines[index]
+        if match := pattern.search(line):
             yield index, (number, line, match)
 
 

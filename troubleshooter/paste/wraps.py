@@ -14,11 +14,18 @@ from .cleaning import Line
 
 _USUAL = (72, 76, 78, 79, 80, 99, 100, 119, 120, 131, 132, 159, 160)
 _TERMINALS = (80, 100, 120)
+_LONG_WORD = 40
+"""A path, before which a chat leaves most of a line empty."""
 _LEAST, _MOST = 40, 250
 _LONGEST = 4000
 _MOST_PIECES = 40
 _FRAME = re.compile(r"[|+\u2502\u2503]$|([-=#_*\u2501\u2588 ])\1{4,}$")
 """How a line of a table, a rule or a progress bar ends."""
+_BEGINS = re.compile(
+    r"(?:ERROR|WARNING|INFO|Error|error|warning|note|hint|NOTE): |Traceback \(|\s*File \"|>>> |[$#%] "
+    r"|(?:[A-Za-z_]\w*\.){0,6}[A-Z]\w*(?:Error|Exception|Warning): "
+)
+"""How a message of its own begins."""
 
 
 def rejoined(lines: Sequence[Line]) -> Iterator[tuple[int, str]]:
@@ -78,7 +85,7 @@ def _widths(lines: Sequence[Line]) -> frozenset[int]:
 
 def _may_go_on(line: Line, following: Line, widths: frozenset[int]) -> bool:
     full, short = line.full, len(line.body)
-    if line.number == following.number or _FRAME.search(line.text):
+    if line.number == following.number or _FRAME.search(line.text) or _BEGINS.match(following.body):
         return False
     # What a break left over is no longer than what stands before the break.
     if (full in widths or short in widths) and (following.full <= full or len(following.body) <= short):
@@ -92,7 +99,7 @@ def _may_go_on(line: Line, following: Line, widths: frozenset[int]) -> bool:
         have <= width < have + 1 + word and size <= width
         for have, size in ((full, following.full), (short, len(following.body)))
         for width in widths
-        if width - have < 60
+        if width - have < 60 or word > _LONG_WORD
     )
 
 
