@@ -279,9 +279,7 @@ def first(data: bytes, hints: tuple[tuple[str, str], ...]) -> str:
 
 
 def lost_in(disguise: Any, chosen: Any) -> list[str]:
-    return [
-        name for name, text, hints in chosen if first(disguise(text), hints) != first(text.encode(), hints)
-    ]
+    return [name for name, text, hints in chosen if first(disguise(text), hints) != first(text.encode(), hints)]
 
 
 @pytest.mark.parametrize("number", range(len(DISGUISES)), ids=lambda number: DISGUISES[number].__name__)

@@ -65,6 +65,8 @@ def _read_one(
         if lines[0].text[:1] == ">" or lines[-1].text[:1] == ">":
             batch = unquoted(lines)
             fresh = sum(1 for line in batch if new == len(lines) or line.number < lines[new].number)
+        if not batch:  # nothing but the marks of a quotation
+            continue
         _scan(batch, fresh, source, scanner)
         if known is not None:
             known.feed([(line.number, retyped(line.body)) for line in batch], source)
@@ -100,7 +102,7 @@ def _scan(lines: list[Line], fresh: int, source: Source, scanner: Scanner) -> No
         scanner.feed(source, bodies, fresh, across_only=True, again=True)
     others = [(line.number, typed) for line in lines[:fresh] if (typed := retyped(line.text)) != line.text]
     # What begins in the lines that are looked ahead at comes again with the next batch.
-    last = lines[fresh - 1].number
+    last = lines[fresh - 1].number if fresh else 0
     others += [(number, retyped(text)) for number, text in rejoined(window) if number <= last]
     if others:
         scanner.feed(source, others, again=True)
