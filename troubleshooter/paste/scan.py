@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from ..model import Claim, Signature, Source, present
+from ..literals import index_of
+from ..model import SILENCE, Claim, Signature, Source, present
 
 _MOST_HITS = 5
 _EXCERPT = 200
@@ -14,9 +15,8 @@ Hit = tuple[Source, int, str, re.Match[str]]
 
 
 def scan(texts: Sequence[Text], signatures: Sequence[Signature]) -> Iterator[Claim]:
-    """`log.<id>` for every signature, and the facts its groups state.
-
-    A signature that no line shows is stated as false: a text is read to its end, so "not in it" is known.
+    """`log.<id>` for every signature that a line shows, the facts its groups state, and one claim for all others: a
+    text is read to its end, so "not in it" is known.
     """
     scanner = Scanner(signatures)
     for source, lines in texts:
@@ -29,13 +29,13 @@ class Scanner:
 
     def __init__(self, signatures: Sequence[Signature]) -> None:
         self._signatures = signatures
-        self._across = [signature for signature in signatures if signature.lines > 1]
-        self.reach = max((signature.lines for signature in signatures), default=1)
+        self._index = index_of(signatures)
+        self.reach = self._index.reach
         """Over how many lines the longest signature goes."""
-        self._hits: dict[str, list[Hit]] = {}
-        self._counts: dict[str, int] = {}
+        self._hits: dict[int, list[Hit]] = {}
+        self._counts: dict[int, int] = {}
         self._files: list[str] = []
-        self._seen: set[tuple[str, int]] = set()
+        self._seen: set[tuple[int, int]] = set()
 
     def feed(
         self,
@@ -56,28 +56,33 @@ class Scanner:
         if source.file not in self._files:
             self._files.append(source.file)
         lower = [line.lower() for _, line in lines]
-        joined = "\n".join(lower)
-        for signature in self._across if across_only else self._signatures:
-            # Lines of a window are joined by blanks, so that a literal may span them.
-            if not any(literal in joined for literal in signature.literals) and (
-                signature.lines == 1 or not any(" " in literal for literal in signature.literals)
-            ):
-                continue
-            for index, (number, line, match) in _matches(signature, lines, lower):
+        for position, literals in self._occurring(lower, across_only=across_only):
+            for index, (number, line, match) in _matches(self._signatures[position], literals, lines, lower):
                 if begin_below is not None and index >= begin_below:
                     break
-                hits = self._hits.setdefault(signature.id, [])
-                if again and (signature.id, number) in self._seen:
+                hits = self._hits.setdefault(position, [])
+                if again and (position, number) in self._seen:
                     continue
-                self._seen.add((signature.id, number))
-                self._counts[signature.id] = self._counts.get(signature.id, 0) + 1
+                self._seen.add((position, number))
+                self._counts[position] = self._counts.get(position, 0) + 1
                 if len(hits) < _MOST_HITS:
                     hits.append((source, number, line, match))
 
+    def _occurring(self, lower: list[str], *, across_only: bool) -> list[tuple[int, list[str]]]:
+        """Positions of signatures, with those of their literals that stand in these lines."""
+        found = {} if across_only else self._index.occurring("\n".join(lower))
+        if self._index.across:
+            # Lines of a window are joined by blanks, so that a literal may span them.
+            window = " ".join(lower)
+            for position in self._index.across:
+                literals = [literal for literal in self._signatures[position].literals if literal in window]
+                if literals:
+                    found[position] = literals
+        return sorted(found.items())
+
     def claims(self) -> Iterator[Claim]:
-        for signature in self._signatures:
-            hits = self._hits.get(signature.id, ())
-            count = self._counts.get(signature.id, 0)
+        for position, hits in sorted(self._hits.items()):
+            signature, count = self._signatures[position], self._counts[position]
             for source, number, line, match in sorted(hits, key=self._place):
                 # The file's name and line for a text; the program's name stays the detail for a probe.
                 detail = line.strip()[:_EXCERPT]
@@ -90,27 +95,27 @@ class Scanner:
                 )
                 yield present(f"log.{signature.id}", True, where)
                 yield from _captured(signature, match, where)
-            if not hits:
-                yield _not_shown(signature.id)
+        yield SILENCE
 
     def _place(self, hit: Hit) -> tuple[int, int]:
         return self._files.index(hit[0].file), hit[1]
 
 
 def _matches(
-    signature: Signature, lines: list[tuple[int, str]], lower: list[str]
+    signature: Signature, literals: list[str], lines: list[tuple[int, str]], lower: list[str]
 ) -> Iterator[tuple[int, tuple[int, str, re.Match[str]]]]:
+    """`literals`: those of the signature that occur in these lines at all."""
     pattern = _compiled(signature.pattern)
-    for index, (number, line) in enumerate(lines):
-        text = line
-        if signature.lines > 1:
-            text = " ".join(one.strip() for _, one in lines[index : index + signature.lines])
-            near = " ".join(lower[index : index + signature.lines])
-        else:
-            near = lower[index]
-        if any(literal in near for literal in signature.literals) and (match := pattern.search(text)):
+    several = signature.lines > 1
+    near = lower
+    if several:
+        near = [" ".join(lower[index : index + signature.lines]) for index in range(len(lower))]
+    for index in sorted({index for literal in literals for index, text in enumerate(near) if literal in text}):
+        number, line = lines[index]
+        text = " ".join([one.strip() for _, one in lines[index : index + signature.lines]]) if several else line
+        if match := pattern.search(text):
             # A window is reported where the match begins: the next windows hold the same match again.
-            if signature.lines > 1 and match.start() > len(line):
+            if several and match.start() > len(line):
                 continue
             yield index, (number, line, match)
 
@@ -120,11 +125,6 @@ def _captured(signature: Signature, match: re.Match[str], where: Source) -> Iter
         value = group[1:] if group.startswith("=") else match.group(group)
         if value:
             yield present(name, {"true": True, "false": False}.get(value, value), where)
-
-
-@lru_cache(maxsize=4096)
-def _not_shown(name: str) -> Claim:
-    return present(f"log.{name}", False, Source("text", "text", "no line shows it"))
 
 
 @lru_cache(maxsize=4096)
