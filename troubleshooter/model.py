@@ -189,6 +189,8 @@ class Signature(NamedTuple):
     """Over how many consecutive lines the pattern may reach (joined by a blank)."""
     pack: str = "built-in"
     at: Location = Location("")
+    needs: tuple[tuple[str, ...], ...] = ()
+    """Lower-case texts that must all occur in what matches, or all those of another of these alternatives."""
 
 
 class Table(NamedTuple):

@@ -53,7 +53,7 @@ def _core(knowledge: Knowledge) -> list[object]:
         for rule in knowledge.rules
     ]
     signatures = [
-        [one.id, one.pattern, one.literals, one.printed_by, one.facts, one.lines, one.pack, numbered(one.at)]
+        [one.id, one.pattern, one.literals, one.printed_by, one.facts, one.lines, one.pack, numbered(one.at), one.needs]
         for one in knowledge.signatures
     ]
     facts = [[*spec[:-1], numbered(spec.at)] for spec in knowledge.facts.values()]

@@ -256,7 +256,7 @@ def _rule(raw: Any, files: list[str]) -> Rule:
 
 
 def _signature(raw: Any, files: list[str]) -> Signature:
-    name, pattern, literals, printed_by, facts, lines, pack, at = raw
+    name, pattern, literals, printed_by, facts, lines, pack, at, needs = raw
     return Signature(
         name,
         pattern,
@@ -266,6 +266,7 @@ def _signature(raw: Any, files: list[str]) -> Signature:
         lines=lines,
         pack=pack,
         at=Location(files[at[0]], at[1]),
+        needs=_pairs(needs),
     )
 
 

@@ -105,19 +105,36 @@ def _matches(
     signature: Signature, literals: list[str], lines: list[tuple[int, str]], lower: list[str]
 ) -> Iterator[tuple[int, tuple[int, str, re.Match[str]]]]:
     """`literals`: those of the signature that occur in these lines at all."""
-    pattern = _compiled(signature.pattern)
     several = signature.lines > 1
     near = lower
     if several:
         near = [" ".join(lower[index : index + signature.lines]) for index in range(len(lower))]
+    pattern = None
     for index in sorted({index for literal in literals for index, text in enumerate(near) if literal in text}):
         number, line = lines[index]
-        text = " ".join([one.strip() for _, one in lines[index : index + signature.lines]]) if several else line
+        text, low = line, near[index]
+        if several:
+            text = " ".join([one.strip() for _, one in lines[index : index + signature.lines]])
+            low = text.lower()
+        if not _has_needs(signature.needs, low):
+            continue
+        if pattern is None:  # most never come here: compiling a pattern takes longer than all that stands above
+            pattern = _compiled(signature.pattern)
         if match := pattern.search(text):
             # A window is reported where the match begins: the next windows hold the same match again.
             if several and match.start() > len(line):
                 continue
             yield index, (number, line, match)
+
+
+def _has_needs(needs: tuple[tuple[str, ...], ...], text: str) -> bool:
+    for alternative in needs:
+        for one in alternative:
+            if one not in text:
+                break
+        else:
+            return True
+    return not needs
 
 
 def _captured(signature: Signature, match: re.Match[str], where: Source) -> Iterator[Claim]:
