@@ -278,7 +278,7 @@ def _run(
 ) -> tuple[list[Firing], list[Firing]]:
     """The sure and the possible firings. Each stratum runs on the conclusions of those below, which are final.
 
-    Without `undecided` there are possible firings of findings only, as a higher stratum may ask for them.
+    Without `undecided` there are possible firings only as far as a higher stratum asks for them.
     """
     program = plan.program
     sure: list[Firing] = []
@@ -286,6 +286,7 @@ def _run(
     surely: _Concluded = {}
     possibly: _Concluded = {}
     known: dict[int, list[_Answer]] = {}
+    may_be: set[str] = set()
     strata: list[list[int]] = [[] for _ in program.strata]
     for position in plan.guards.rules(facts.names, silent=facts.silent, undecided=undecided, worth=worth):
         strata[plan.level[position]].append(position)
@@ -294,12 +295,13 @@ def _run(
         possible_tokens: list[Token] = []
         joins: list[JoinRule] = []
         may_be_dead = False
-        for position in stratum:
+        for position in stratum:  # grows while it is read
             questions = plan.questions(position)
             answered = _answers_of_rule(questions, facts, known)
             if answered is None:
                 continue
-            for_sure = not undecided and not program.rules[position].head.startswith(FINDING)
+            head = program.rules[position].head
+            for_sure = not undecided and head not in plan.guards.awaited
             if for_sure and not all(
                 question.number < 0 or any([one[1] for one in answers])
                 for question, answers in zip(questions, answered, strict=True)
@@ -307,6 +309,11 @@ def _run(
                 continue
             join = plan.join(position)
             joins.append(join)
+            if head.startswith(FINDING) and head not in may_be:
+                may_be.add(head)
+                for follower in plan.guards.by_finding.get(head, ()):
+                    if worth is None or plan.guards.is_worth(follower, facts.names, silent=facts.silent, worth=worth):
+                        strata[plan.level[follower]].append(follower)  # never below this stratum
             for question, answers, pattern in zip(questions, answered, join.patterns, strict=True):
                 if pattern.waits_on:
                     may_be_dead = True

@@ -61,7 +61,7 @@ def _core(knowledge: Knowledge) -> list[object]:
     if problems:
         raise KnowledgeError(problems)
     names = {name: number for number, name in enumerate(knowledge.facts)}
-    always, by_signature, by_fact, of_rule = guards_of(knowledge.rules)
+    guards = guards_of(knowledge.rules)
     shapes: dict[tuple[tuple[str, ...], str], int] = {}
     shape_of = [
         shapes.setdefault(shape, len(shapes)) for shape in zip(program.kinds, program.head_kinds, strict=True)
@@ -73,10 +73,9 @@ def _core(knowledge: Knowledge) -> list[object]:
         "literals": literal_index(knowledge.signatures),
         "program": [list(shapes), shape_of, program.strata],
         "guards": [
-            always,
-            by_signature,
-            by_fact,
-            [[position, [names[name] for name in spoken_of]] for position, spoken_of in of_rule.items()],
+            *guards[:4],
+            [[position, [names[name] for name in spoken_of]] for position, spoken_of in guards.facts.items()],
+            sorted(guards.awaited),
         ],
         "strengths": knowledge.strengths,
         "packs": knowledge.packs,

@@ -114,8 +114,9 @@ def _knowledge(core: Any, lines: list[bytes], digest: str, store: "_Store") -> K
     program = Program(
         rules, tuple([kinds[shape] for shape in shape_of]), tuple([shapes[shape][1] for shape in shape_of]), strata
     )
-    always, by_signature, by_fact, facts = core["guards"]
-    guards = Guards(always, by_signature, by_fact, {position: [names[one] for one in ones] for position, ones in facts})
+    always, by_signature, by_finding, by_fact, facts, awaited = core["guards"]
+    spoken_of = {position: [names[one] for one in ones] for position, ones in facts}
+    guards = Guards(always, by_signature, by_finding, by_fact, spoken_of, frozenset(awaited))
     keep_program(knowledge.facts, program, guards)
     return knowledge
 
