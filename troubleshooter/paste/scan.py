@@ -70,15 +70,19 @@ class Scanner:
 
     def _occurring(self, lower: list[str], *, across_only: bool) -> list[tuple[int, list[str]]]:
         """Positions of signatures, with those of their literals that stand in these lines."""
-        found = {} if across_only else self._index.occurring("\n".join(lower))
+        joined = "\n".join(lower)
+        occurring = {} if across_only else self._index.occurring(joined)
+        found = [one for one in occurring.items() if _has_needs(self._signatures[one[0]].needs, joined)]
         if self._index.across:
             # Lines of a window are joined by blanks, so that a literal may span them.
             window = " ".join(lower)
+            found = [one for one in found if one[0] not in self._index.across]
             for position in self._index.across:
-                literals = [literal for literal in self._signatures[position].literals if literal in window]
+                signature = self._signatures[position]
+                literals = [literal for literal in signature.literals if literal in window]
                 if literals:
-                    found[position] = literals
-        return sorted(found.items())
+                    found.append((position, literals))
+        return sorted(found)
 
     def claims(self) -> Iterator[Claim]:
         for position, hits in sorted(self._hits.items()):
