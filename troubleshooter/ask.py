@@ -65,7 +65,7 @@ def worth_asking(catalogue: Mapping[str, FactSpec]) -> Callable[[Collection[str]
             known[name] = spec is not None and spec.ask is not None
         return known[name]
 
-    return lambda names: len(names) <= _MOST_UNKNOWNS and all([askable(name) for name in names])
+    return lambda names: len(names) <= _MOST_UNKNOWNS and all(askable(name) for name in names)
 
 
 def _question(name: str, gain: Mapping[str, float], knowledge: Knowledge) -> Question:

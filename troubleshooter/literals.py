@@ -1,5 +1,5 @@
-"""Which signatures can match a text at all: those of which a literal occurs in it. Cost follows the text, not the number
-of signatures.
+"""Which signatures can match a text at all: those of which a literal occurs in it. The cost follows the text, not the
+number of signatures.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -32,7 +32,7 @@ _NUMBER_LENGTH = 40
 class Facts(NamedTuple):
     """Settled facts, to be looked up by name. A fact that nobody stated is not in it.
 
-    `silent`: texts were read to their end, so a `log.` fact that is not here is false, and is found as such by its name.
+    `silent`: texts were read to their end, so a `log.` fact that is not here is false, and is found so by its name.
     """
 
     by_name: Mapping[str, tuple[Fact, ...]]

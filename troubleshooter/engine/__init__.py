@@ -6,10 +6,23 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import KnowledgeError, UsageError, did_you_mean
-from ..model import HOST, NOWHERE, PRESENT, UNKNOWN, Conclusion, Condition, Fact, FactRef, FactSpec, Inference, Rule, Support
+from ..model import (
+    HOST,
+    NOWHERE,
+    PRESENT,
+    UNKNOWN,
+    Conclusion,
+    Condition,
+    Fact,
+    FactRef,
+    FactSpec,
+    Inference,
+    Rule,
+    Support,
+)
 from .conditions import Truth, holds, type_of
-from .port import EngineBroken, Firing, JoinRule, Pattern, Token, conclusion_id, waiting
 from .guards import LOG, Guards, Worth, guards_of
+from .port import EngineBroken, Firing, JoinRule, Pattern, Token, conclusion_id, waiting
 from .program import FINDING, Program, asks_for_presence, check_program, is_finding, read_program
 
 if TYPE_CHECKING:
@@ -302,10 +315,7 @@ def _run(
                 continue
             head = program.rules[position].head
             for_sure = not undecided and head not in plan.guards.awaited
-            if for_sure and not all(
-                question.number < 0 or any([one[1] for one in answers])
-                for question, answers in zip(questions, answered, strict=True)
-            ):
+            if for_sure and not _can_be_sure(questions, answered):
                 continue
             join = plan.join(position)
             joins.append(join)
@@ -363,6 +373,18 @@ def _answers_of_rule(
             return None
         answered.append(answers)
     return answered
+
+
+def _can_be_sure(questions: Sequence[_Question], answered: Sequence[list[_Answer]]) -> bool:
+    """Whether every condition on facts surely holds for somebody."""
+    for question, answers in zip(questions, answered, strict=True):
+        if question.number >= 0:
+            for _, truth, _ in answers:
+                if truth:
+                    break
+            else:
+                return False
+    return True
 
 
 def _about_finding(

@@ -70,14 +70,16 @@ def guards_of(rules: Sequence[Rule]) -> Guards:
             mentioned[name] = mentioned.get(name, 0) + 1
     awaited = _awaited(rules)
     always: list[int] = []
-    guarded: tuple[dict[str, list[int]], ...] = ({}, {}, {})
+    by_signature: dict[str, list[int]] = {}
+    by_finding: dict[str, list[int]] = {}
+    by_fact: dict[str, list[int]] = {}
     facts: dict[int, list[str]] = {}
     for position, (rule, names) in enumerate(zip(rules, wanted, strict=True)):
         shown = {c.fact for c in rule.when if c.fact.startswith(LOG) and c.op == "is" and c.operand is True}
         findings = [name for name in names if name.startswith(FINDING)]
         # Of a signature it may be known that no text shows it, without anybody stating so.
         stated = [name for name in names if not name.startswith((LOG, FINDING)) and rule.head not in awaited]
-        for choice, by_name in zip((shown, findings, stated), guarded, strict=True):
+        for choice, by_name in ((shown, by_signature), (findings, by_finding), (stated, by_fact)):
             if choice:
                 by_name.setdefault(min(choice, key=lambda name: (mentioned[name], name)), []).append(position)
                 if not shown and not rule.head.startswith(FINDING):
@@ -85,7 +87,7 @@ def guards_of(rules: Sequence[Rule]) -> Guards:
                 break
         else:
             always.append(position)
-    return Guards(always, *guarded, facts, awaited)
+    return Guards(always, by_signature, by_finding, by_fact, facts, awaited)
 
 
 def _wanted(rule: Rule) -> list[str]:

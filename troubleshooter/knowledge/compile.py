@@ -63,9 +63,7 @@ def _core(knowledge: Knowledge) -> list[object]:
     names = {name: number for number, name in enumerate(knowledge.facts)}
     guards = guards_of(knowledge.rules)
     shapes: dict[tuple[tuple[str, ...], str], int] = {}
-    shape_of = [
-        shapes.setdefault(shape, len(shapes)) for shape in zip(program.kinds, program.head_kinds, strict=True)
-    ]
+    shape_of = [shapes.setdefault(shape, len(shapes)) for shape in zip(program.kinds, program.head_kinds, strict=True)]
     core = {
         "rules": [rule.id for rule in knowledge.rules],
         "signatures": len(signatures),

@@ -39,7 +39,7 @@ def required_literals(pattern: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def needs(pattern: str) -> tuple[tuple[str, ...], ...]:
-    """Alternatives of lower-case texts: of one of them, all texts stand in every match. Empty if nothing can be said."""
+    """Alternatives of lower-case texts: in every match stand all texts of one of them. Empty if nothing can be said."""
     try:
         found = _alternatives(_parse(pattern))
     except re.error:

@@ -8,8 +8,8 @@ from .. import __version__
 from ..errors import Problem
 from ..model import (
     HOST,
-    SILENCE,
     PRESENT,
+    SILENCE,
     UNKNOWN,
     Article,
     Claim,
