@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "troubleshooter"
 
 LAYERS = [
     ["model", "text", "credentials"],
-    ["errors", "versions", "privacy"],
+    ["errors", "versions", "privacy", "literals"],
     ["windows_job", "windows_system", "outputs", "libraries"],
     ["commands"],
     ["machine"],

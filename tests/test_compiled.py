@@ -93,6 +93,7 @@ def left_out(knowledge: Knowledge) -> Knowledge:
         },
         actions={name: action._replace(at=place(action.at)) for name, action in knowledge.actions.items()},
         base_rates=None,
+        rule_by_id=None,
     )
 
 
@@ -181,7 +182,7 @@ def flip(file: Path) -> None:
 
 
 def age(file: Path) -> None:
-    file.write_bytes(file.read_bytes().replace(b"troubleshooter-knowledge/1", b"troubleshooter-knowledge/0", 1))
+    file.write_bytes(file.read_bytes().replace(b"troubleshooter-knowledge/2", b"troubleshooter-knowledge/0", 1))
 
 
 def of_another_build(file: Path) -> None:

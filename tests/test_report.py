@@ -171,7 +171,7 @@ def test_a_report_that_is_read_back_gives_the_same_diagnoses_and_their_proofs(pa
     jsonschema = pytest.importorskip("jsonschema")
     report = report_on(path)
     told = json.loads(json.dumps(report_object(report)))
-    again = think(claims_of_report(told, KNOWLEDGE.signatures), KNOWLEDGE, "python")
+    again = think(claims_of_report(told), KNOWLEDGE, "python")
     listed = [(one.id, one.subject, one.confidence) for one in report.diagnoses]
     assert [(one.id, one.subject, one.confidence) for one in again.diagnoses] == listed
     for one in again.diagnoses:
@@ -203,7 +203,7 @@ def test_a_proof_names_the_table_with_its_day_and_what_was_not_concluded() -> No
     report = diagnose_text(
         Request(hints=(("driver", "470.82.01"), ("torch", "2.5.1+cu124"), ("os", "linux")), engine="python"), KNOWLEDGE
     )
-    thought = think(claims_of_report(report_object(report), KNOWLEDGE.signatures), KNOWLEDGE, "python")
+    thought = think(claims_of_report(report_object(report)), KNOWLEDGE, "python")
     proofs = prove("driver-too-old-for-cuda", thought.inference, thought.facts, thought.diagnoses, KNOWLEDGE)
     printed = " ".join(plain(proof_lines(proofs), 80).split())
     assert "torch.min_driver = 525.60.13" in printed

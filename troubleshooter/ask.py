@@ -1,8 +1,8 @@
 """The unknown facts that would decide most, as questions to the person."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from .model import HOST, UNKNOWN, Conclusion, Diagnosis, Inference, Knowledge, Question
+from .model import HOST, UNKNOWN, Conclusion, Diagnosis, FactSpec, Inference, Knowledge, Question
 from .rank import confidence
 from .settle import Facts
 
@@ -22,12 +22,12 @@ def ask(
     """At most three questions, the one that moves most confidence first; none where the cause is certain already."""
     if any(one.confidence >= CERTAIN for one in diagnoses):
         return ()
-    rules = {rule.id: rule for rule in knowledge.rules}
+    rules = knowledge.rules_by_id()
     now = {one.id: one.confidence for one in diagnoses}
     possible = {f"{one.name}@{one.subject}": one for one in inference.possible}
     certain = {f"{one.name}@{one.subject}" for one in inference.conclusions}
     gains: dict[str, dict[str, float]] = {}
-    askable = {name for name, spec in knowledge.facts.items() if spec.ask is not None}
+    worth = worth_asking(knowledge.facts)
     for conclusion in inference.possible:
         if not conclusion.name.startswith(_PREFIX):
             continue
@@ -37,9 +37,7 @@ def ask(
         for support in conclusion.supports:
             wanted = _unknowns((one for met in support.met_by for one in met), facts, possible, certain)
             names = {one.partition("@")[0] for one in wanted}
-            if not names or len(names) > _MOST_UNKNOWNS:
-                continue
-            if not names <= askable:
+            if not names or not worth(names):
                 continue
             evidence = rules[support.rule].evidence
             if evidence not in moves:
@@ -55,6 +53,19 @@ def ask(
     return tuple(_question(name, gains[name], knowledge) for name in order if sum(gains[name].values()) >= _LEAST_GAIN)[
         :_MOST
     ]
+
+
+def worth_asking(catalogue: Mapping[str, FactSpec]) -> Callable[[Collection[str]], bool]:
+    """Whether a rule can lead to a question that waits for these facts: a few, and a person can find them all out."""
+    known: dict[str, bool] = {}
+
+    def askable(name: str) -> bool:
+        if name not in known:
+            spec = catalogue.get(name)
+            known[name] = spec is not None and spec.ask is not None
+        return known[name]
+
+    return lambda names: len(names) <= _MOST_UNKNOWNS and all(askable(name) for name in names)
 
 
 def _question(name: str, gain: Mapping[str, float], knowledge: Knowledge) -> Question:

@@ -334,7 +334,7 @@ def _why(options: argparse.Namespace) -> int:
     else:
         told = _told(options.report)
     try:
-        claims = tuple(claims_of_report(told if isinstance(told, dict) else {}, knowledge.signatures))
+        claims = tuple(claims_of_report(told if isinstance(told, dict) else {}))
     except ValueError as error:
         raise UsageError(f"{name} is no report: {error}", "give one that --format json has written") from error
     thought = think(claims, knowledge, options.engine)

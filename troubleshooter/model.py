@@ -4,7 +4,7 @@ They are named tuples and not dataclasses: creating thirty dataclasses costs 25-
 thirty named tuples 3-5 ms (docs/decisions/0001-named-tuples.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 Value: TypeAlias = str | int | float | bool | tuple[str, ...]
@@ -77,6 +77,11 @@ def absent(name: str, source: Source, reason: str = "", subject: str = HOST) -> 
 
 def unknown(name: str, reason: str, source: Source, subject: str = HOST) -> Claim:
     return Claim(name, subject, UNKNOWN, None, source, reason)
+
+
+NOWHERE = Source("text", "text", "no line shows it")
+SILENCE = Claim("log.*", HOST, PRESENT, False, NOWHERE)
+"""One claim for hundreds: the texts were read to their end, and no signature is in them but those that are claimed."""
 
 
 class Transcript(NamedTuple):
@@ -184,6 +189,8 @@ class Signature(NamedTuple):
     """Over how many consecutive lines the pattern may reach (joined by a blank)."""
     pack: str = "built-in"
     at: Location = Location("")
+    needs: tuple[tuple[str, ...], ...] = ()
+    """Lower-case texts that must all occur in what matches, or all those of another of these alternatives."""
 
 
 class Table(NamedTuple):
@@ -289,12 +296,12 @@ class Strengths(NamedTuple):
 class Knowledge(NamedTuple):
     """Everything that was loaded, checked and frozen. `digest` is the SHA-256 of the files it came from.
 
-    Tables, articles and actions may be read when they are first asked for.
+    Each fact, rule, signature, table, article and action may be read when it is first asked for.
     """
 
     facts: Mapping[str, FactSpec]
-    rules: tuple[Rule, ...]
-    signatures: tuple[Signature, ...]
+    rules: Sequence[Rule]
+    signatures: Sequence[Signature]
     tables: Mapping[str, Table]
     articles: Mapping[str, Article]
     actions: Mapping[str, Action]
@@ -303,6 +310,11 @@ class Knowledge(NamedTuple):
     digest: str
     base_rates: Mapping[str, str] | None = None
     """By diagnosis the base rate that its article names, to be had without reading the articles."""
+    rule_by_id: Mapping[str, Rule] | None = None
+    """To be had without reading all rules."""
+
+    def rules_by_id(self) -> Mapping[str, Rule]:
+        return self.rule_by_id if self.rule_by_id is not None else {rule.id: rule for rule in self.rules}
 
     def base_rate(self, diagnosis: str) -> float:
         """In log-odds."""

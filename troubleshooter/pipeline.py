@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .ask import CERTAIN, ask
+from .ask import CERTAIN, ask, worth_asking
 from .derive import derive
 from .engine import infer
 from .model import (
@@ -44,10 +44,11 @@ class Thought(NamedTuple):
 def think(claims: Iterable[Claim], knowledge: Knowledge, engine: str = "auto") -> Thought:
     """Settle, derive, infer, rank, prescribe, ask: pure, the same claims give the same answer."""
     facts = derive(settle(claims, knowledge.facts), knowledge.tables)
-    inference = infer(knowledge.rules, facts.all(), knowledge.facts, engine, undecided=False)
+    inference = infer(knowledge.rules, facts.all(), knowledge.facts, engine, undecided=False, silent=facts.silent)
     diagnoses = prescribe(rank(inference, facts, knowledge), facts, knowledge)
     if not any(one.confidence >= CERTAIN for one in diagnoses):  # only then there is something to ask
-        inference = infer(knowledge.rules, facts.all(), knowledge.facts, engine)
+        worth = worth_asking(knowledge.facts)
+        inference = infer(knowledge.rules, facts.all(), knowledge.facts, engine, silent=facts.silent, worth=worth)
     return Thought(
         facts=facts,
         inference=inference,
@@ -61,13 +62,13 @@ def _notes(conclusions: Iterable[Conclusion], facts: Facts, knowledge: Knowledge
     concluded = [one for one in conclusions if one.name.startswith("note.")]
     if not concluded:
         return ()
-    rules = {rule.id: rule for rule in knowledge.rules}
-    by_id = {fact.id: fact for fact in facts.all()}
+    rules = knowledge.rules_by_id()
+    fact_of = facts.by_id()
     notes: list[Note] = []
     for conclusion in concluded:
         support = conclusion.supports[0]
-        seen = [by_id[one] for met in support.met_by for one in met if one in by_id]
-        text = because(rules[support.rule], support, by_id)
+        seen = [fact for met in support.met_by for one in met if (fact := fact_of(one)) is not None]
+        text = because(rules[support.rule], support, fact_of)
         notes.append(Note(conclusion.name.removeprefix("note."), text, tuple(fact.source for fact in seen)))
     return tuple(notes)
 

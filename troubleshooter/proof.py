@@ -84,8 +84,8 @@ class _Grower:
     def __init__(self, conclusions: Iterable[Conclusion], facts: Facts, knowledge: Knowledge) -> None:
         self._conclusions = tuple(conclusions)
         self._by_id = {f"{one.name}@{one.subject}": one for one in self._conclusions}
-        self._facts: Mapping[str, Fact] = {fact.id: fact for fact in facts.all()}
-        self._rules: Mapping[str, Rule] = {rule.id: rule for rule in knowledge.rules}
+        self._fact = facts.by_id()
+        self._rules: Mapping[str, Rule] = knowledge.rules_by_id()
 
     def concluded(self, name: str) -> Iterator[Conclusion]:
         return (one for one in self._conclusions if one.name == name)
@@ -100,7 +100,7 @@ class _Grower:
         grounds = tuple(self.ground(one, path) for met in support.met_by for one in met)
         if rule is None:
             return Firing(support.rule, Location(""), "", "", "", True, True, grounds)
-        said = because(rule, support, self._facts)
+        said = because(rule, support, self._fact)
         speaks_for = not rule.evidence.endswith("-against")
         return Firing(rule.id, rule.at, rule.pack, said, rule.evidence, speaks_for, True, grounds)
 
@@ -110,10 +110,10 @@ class _Grower:
         name, _, subject = bare.rpartition("@")
         if one.startswith(_NO):
             return Ground("absence", name or bare, subject if name else HOST, "absent")
-        if (conclusion := self._by_id.get(bare)) is not None and bare not in self._facts:
+        fact = self._fact(bare)
+        if (conclusion := self._by_id.get(bare)) is not None and fact is None:
             firings = () if bare in path else tuple(self.firings(conclusion, path))
             return Ground("finding", name, subject, firings=firings)
-        fact = self._facts.get(bare)
         if fact is None:
             return Ground("finding" if name.startswith("finding.") else "fact", name or bare, subject, "unknown")
         bases = () if bare in path else tuple(self.ground(base, (*path, bare)) for base in fact.bases)

@@ -1,7 +1,7 @@
 """Conclusions to ranked diagnoses: log-odds, one voice per group of evidence, causes before what they explain."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .model import (
@@ -39,7 +39,7 @@ class _Case(NamedTuple):
 
 def rank(inference: Inference, facts: Facts, knowledge: Knowledge) -> tuple[Diagnosis, ...]:
     """Diagnoses with a confidence of at least 0.1, the first cause first."""
-    rules = {rule.id: rule for rule in knowledge.rules}
+    rules = knowledge.rules_by_id()
     trail = _Trail(inference.conclusions, facts, knowledge)
     cases = [
         _Case(article, subject, (*evidence, *_from_tests(article, subject, facts)))
@@ -84,8 +84,8 @@ class _Trail:
 
     def __init__(self, conclusions: Iterable[Conclusion], facts: Facts, knowledge: Knowledge) -> None:
         self.findings = {f"{one.name}@{one.subject}": one for one in conclusions if not one.name.startswith(_PREFIX)}
-        self.facts = {fact.id: fact for fact in facts.all()}
-        self.context = {name for name, spec in knowledge.facts.items() if spec.context}
+        self.fact = facts.by_id()
+        self._catalogue = knowledge.facts
 
     def observed(self, ids: Iterable[str]) -> list[Fact]:
         """The facts that were seen, each once, in the order in which the rule names them."""
@@ -99,13 +99,14 @@ class _Trail:
             seen.add(one)
             if finding := self.findings.get(one):
                 waiting[:0] = [each for support in finding.supports for met in support.met_by for each in met]
-            elif fact := self.facts.get(one):
-                if fact.bases:
-                    waiting[:0] = fact.bases
-                    found[one] = fact
-                else:
-                    found[one] = fact
+            elif fact := self.fact(one):
+                waiting[:0] = fact.bases
+                found[one] = fact
         return list(found.values())
+
+    def is_context(self, fact: Fact) -> bool:
+        spec = self._catalogue.get(fact.name)
+        return spec is not None and spec.context
 
 
 def _collect(
@@ -137,7 +138,7 @@ def _collect(
 def _evidence(rule: Rule, support: Support, trail: _Trail) -> Evidence:
     ids = [one for met in support.met_by for one in met]
     seen = trail.observed(ids)
-    bases = tuple(fact.id for fact in seen if not fact.bases and fact.name not in trail.context)
+    bases = tuple(fact.id for fact in seen if not fact.bases and not trail.is_context(fact))
     sources: dict[Source, None] = {}
     for fact in seen:
         for claim in [one for one in fact.claims if one.state == PRESENT and one.value == fact.value][:_MOST_SOURCES]:
@@ -147,7 +148,7 @@ def _evidence(rule: Rule, support: Support, trail: _Trail) -> Evidence:
     return Evidence(
         rule=rule.id,
         pack=rule.pack,
-        because=because(rule, support, trail.facts),
+        because=because(rule, support, trail.fact),
         supports=not rule.evidence.endswith("-against"),
         strength=rule.evidence,
         facts=bases,
@@ -155,12 +156,12 @@ def _evidence(rule: Rule, support: Support, trail: _Trail) -> Evidence:
     )
 
 
-def because(rule: Rule, support: Support, facts: Mapping[str, Fact]) -> str:
+def because(rule: Rule, support: Support, fact_of: Callable[[str], Fact | None]) -> str:
     """The rule's sentence with the values that met its conditions in place of {fact}."""
     text = rule.because
     for met in support.met_by:
         for one in met:
-            if (fact := facts.get(one)) is not None:
+            if (fact := fact_of(one)) is not None:
                 text = text.replace(f"{{{fact.name}}}", shown(fact))
     return text
 

@@ -1,12 +1,15 @@
 """Claims to facts: one value per (name, subject), the losing claims kept, disagreements stated as a fact."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from .model import (
     ABSENT,
     HOST,
+    NOWHERE,
     PRESENT,
+    SILENCE,
     UNKNOWN,
     Claim,
     Fact,
@@ -19,23 +22,42 @@ from .versions import order, same
 TRUST = ("set", "process", "target", "nvml", "nvidia-smi", "file", "environment", "command", "text", "table")
 """Witnesses from the best to the worst, where the catalogue does not say otherwise."""
 
+LOG = "log."
+"""What the names of facts about signatures begin with."""
+
 _LONGEST = 4096
 _NUMBER_LENGTH = 40
 
 
 class Facts(NamedTuple):
-    """Settled facts, to be looked up by name. A fact that nobody stated is not in it."""
+    """Settled facts, to be looked up by name. A fact that nobody stated is not in it.
+
+    `silent`: texts were read to their end, so a `log.` fact that is not here is false, and is found so by its name.
+    """
 
     by_name: Mapping[str, tuple[Fact, ...]]
+    silent: bool = False
 
     def all(self) -> tuple[Fact, ...]:
-        return tuple(fact for facts in self.by_name.values() for fact in facts)
+        """Without those of signatures that no text shows."""
+        return tuple([fact for facts in self.by_name.values() for fact in facts])
+
+    def by_id(self) -> Callable[[str], Fact | None]:
+        """From an id to its fact."""
+        found = {fact.id: fact for facts in self.by_name.values() for fact in facts}
+        if not self.silent:
+            return found.get
+
+        def find(one: str) -> Fact | None:
+            return found.get(one) or (not_shown(one.partition("@")[0]) if one.startswith(LOG) else None)
+
+        return find
 
     def fact(self, name: str, subject: str = HOST) -> Fact | None:
         for fact in self.by_name.get(name, ()):
             if fact.subject == subject:
                 return fact
-        return None
+        return not_shown(name) if self.silent and subject == HOST and name.startswith(LOG) else None
 
     def value(self, name: str, subject: str = HOST) -> Value | None:
         """The value, or None if the fact is absent or unknown."""
@@ -59,7 +81,13 @@ class Facts(NamedTuple):
             known = next((one for one in there if one.subject == fact.subject), None)
             if known is None or known.state == UNKNOWN:
                 merged[fact.name] = (*(one for one in there if one is not known), fact)
-        return Facts(merged)
+        return Facts(merged, self.silent)
+
+
+@lru_cache(maxsize=4096)
+def not_shown(name: str) -> Fact:
+    """What is known of a signature that no text shows."""
+    return Fact(name, HOST, PRESENT, False, NOWHERE, claims=(Claim(name, HOST, PRESENT, False, NOWHERE),))
 
 
 def _natural(subject: str) -> tuple[str, int, str]:
@@ -70,7 +98,11 @@ def _natural(subject: str) -> tuple[str, int, str]:
 def settle(claims: Iterable[Claim], catalogue: Mapping[str, FactSpec]) -> Facts:
     """One fact per (name, subject). Claims of names outside the catalogue, or of the wrong type, are left out."""
     heard: dict[tuple[str, str], list[Claim]] = {}
+    silent = False
     for claim in claims:
+        if claim.name == SILENCE.name:
+            silent = True
+            continue
         spec = catalogue.get(claim.name)
         if spec is None:
             continue
@@ -84,6 +116,8 @@ def settle(claims: Iterable[Claim], catalogue: Mapping[str, FactSpec]) -> Facts:
     disputed: list[str] = []
     for (name, subject), said in heard.items():
         spec = catalogue[name]
+        if silent and name.startswith(LOG) and not any(claim.value is True for claim in said):
+            said.append(Claim(name, HOST, PRESENT, False, NOWHERE))
         best = said[0] if len(said) == 1 else _best(said, spec.trust or TRUST)
         settled[name] = (
             *settled.get(name, ()),
@@ -94,7 +128,7 @@ def settle(claims: Iterable[Claim], catalogue: Mapping[str, FactSpec]) -> Facts:
     if disputed and "disagrees" in catalogue:
         source = Source("probe", "process", "compared the sources with each other")
         settled["disagrees"] = (Fact("disagrees", HOST, PRESENT, tuple(dict.fromkeys(disputed)), source),)
-    return Facts(settled)
+    return Facts(settled, silent)
 
 
 def _best(said: Iterable[Claim], trust: tuple[str, ...]) -> Claim:

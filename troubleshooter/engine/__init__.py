@@ -2,13 +2,28 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import KnowledgeError, UsageError, did_you_mean
-from ..model import HOST, UNKNOWN, Conclusion, Condition, Fact, FactRef, FactSpec, Inference, Rule, Support
+from ..model import (
+    HOST,
+    NOWHERE,
+    PRESENT,
+    UNKNOWN,
+    Conclusion,
+    Condition,
+    Fact,
+    FactRef,
+    FactSpec,
+    Inference,
+    Rule,
+    Support,
+)
 from .conditions import Truth, holds, type_of
+from .guards import LOG, Guards, Worth, guards_of
 from .port import EngineBroken, Firing, JoinRule, Pattern, Token, conclusion_id, waiting
-from .program import Program, asks_for_presence, check_program, is_finding, read_program
+from .program import FINDING, Program, asks_for_presence, check_program, is_finding, read_program
 
 if TYPE_CHECKING:
     from .port import Backend
@@ -28,20 +43,25 @@ def infer(
     engine: str = "auto",
     *,
     undecided: bool = True,
+    silent: bool = False,
+    worth: Worth | None = None,
 ) -> Inference:
     """Every conclusion with every support; the answer does not depend on the engine or on the order of `facts`.
 
-    Without `undecided`, what would follow if the unknown were known is left out: most of the work goes into that.
+    Without `undecided`, what would follow if the unknown were known is left out: most of the work goes into that. With
+    `worth`, it is left out of those rules for diagnoses and notes that it turns down, told their facts that nobody
+    stated. `silent`: texts were read to their end, and a signature of which `facts` say nothing is in none of them.
     A fact about a subject that is not of its catalogue kind is not seen. Raises KnowledgeError for rules that cannot
     be put into strata (all problems at once), UsageError for an engine that does not exist or cannot be imported.
     """
     plan = _plan(rules, catalogue)
-    backend, name, reason = _choose(engine, plan.program)
+    backend, name, reason = _choose(engine, plan)
+    known = _Facts(facts, silent=silent)
     try:
-        sure, possible = _run(plan, _Facts(facts), backend, undecided=undecided)
+        sure, possible = _run(plan, known, backend, undecided=undecided, worth=worth)
     except EngineBroken as broken:
         backend, name, reason = _python(f"durable-rules could not be relied on here ({broken})")
-        sure, possible = _run(plan, _Facts(facts), backend, undecided=undecided)
+        sure, possible = _run(plan, known, backend, undecided=undecided, worth=worth)
     certain = set(sure)
     return Inference(
         _conclusions(plan.program, sure),
@@ -51,15 +71,15 @@ def infer(
     )
 
 
-def keep_program(rules: tuple[Rule, ...], catalogue: Mapping[str, FactSpec], program: Program) -> None:
-    """`program` is what `read_program` says of exactly these rules and this catalogue: `infer` need not ask again."""
-    _keep(rules, catalogue, _Plan(program, catalogue))
+def keep_program(catalogue: Mapping[str, FactSpec], program: Program, guards: Guards) -> None:
+    """They are what `read_program` and `guards_of` say of the rules of `program`: `infer` need not ask again."""
+    _keep(program.rules, catalogue, _Plan(program, catalogue, guards))
 
 
 # --- which back end
 
 
-def _choose(engine: str, program: Program) -> "tuple[Backend, str, str]":
+def _choose(engine: str, plan: "_Plan") -> "tuple[Backend, str, str]":
     """The back end, its name for the report, and why it was taken."""
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}", did_you_mean(engine, ENGINES) or f"one of {', '.join(ENGINES)}")
@@ -74,7 +94,9 @@ def _choose(engine: str, program: Program) -> "tuple[Backend, str, str]":
                 "pip install gpu-troubleshooter[durable], with Python 3.12 or older and a C compiler",
             ) from error
         return _python("durable-rules is not installed or does not work with this Python")
-    if reason := durable.unfit(program.kinds):
+    if plan.unfit is None:
+        plan.unfit = durable.unfit(plan.program.kinds)
+    if reason := plan.unfit:
         return _python(f"outside what durable-rules handles safely: {reason}")
     return (
         _durable(),
@@ -120,20 +142,32 @@ class _Question(NamedTuple):
 
 
 class _Plan:
-    def __init__(self, program: Program, catalogue: Mapping[str, FactSpec]) -> None:
+    """What is made of a rule is made when it is needed: most rules of a program are dead in every run."""
+
+    def __init__(self, program: Program, catalogue: Mapping[str, FactSpec], guards: Guards) -> None:
         self.program = program
+        self.guards = guards
+        self.level = [0] * len(program.rules)
+        for height, stratum in enumerate(program.strata):
+            for position in stratum:
+                self.level[position] = height
+        self.unfit: str | None = None
+        self._catalogue = catalogue
         self._joins: dict[int, JoinRule] = {}
-        numbers: dict[tuple[object, ...], _Question] = {}
-        self.questions = [
-            [_question(condition, kind, catalogue, numbers) for condition, kind in zip(rule.when, kinds, strict=True)]
-            for rule, kinds in zip(program.rules, program.kinds, strict=True)
-        ]
+        self._questions: dict[int, list[_Question]] = {}
+        self._numbers: dict[tuple[object, ...], _Question] = {}
 
     def join(self, position: int) -> JoinRule:
-        """Made when it is needed: most rules of a program are dead in every run."""
         if position not in self._joins:
             self._joins[position] = _join_rule(self.program, position)
         return self._joins[position]
+
+    def questions(self, position: int) -> "list[_Question]":
+        if position not in self._questions:
+            pairs = zip(self.program.rules[position].when, self.program.kinds[position], strict=True)
+            made = [_question(condition, kind, self._catalogue, self._numbers) for condition, kind in pairs]
+            self._questions[position] = made
+        return self._questions[position]
 
 
 def _question(
@@ -143,11 +177,11 @@ def _question(
     if is_finding(condition):
         return _Question(-1, condition, kind)
     key = fact, op, operand.__class__, operand, kind  # the class: True equals 1
-    if key not in numbers:
+    if (known := numbers.get(key)) is None:
         spec = catalogue.get(fact)
         other = operand.fact if isinstance(operand, FactRef) else ""
-        numbers[key] = _Question(
-            len(numbers),
+        known = _Question(
+            next(_numbers),
             condition,
             kind,
             spec.type if spec else "",
@@ -155,7 +189,12 @@ def _question(
             other,
             not other or (about := catalogue.get(other)) is None or about.subject == HOST,
         )
-    return numbers[key]
+        # Two threads may both have made it: then the first one stays.
+        known = numbers.setdefault(key, known)
+    return known
+
+
+_numbers = count()
 
 
 _plans: list[tuple[Sequence[Rule], Mapping[str, FactSpec], _Plan]] = []
@@ -169,7 +208,7 @@ def _plan(rules: Sequence[Rule], catalogue: Mapping[str, FactSpec]) -> _Plan:
     program, problems = read_program(rules, catalogue)
     if problems:
         raise KnowledgeError(problems)
-    plan = _Plan(program, catalogue)
+    plan = _Plan(program, catalogue, guards_of(rules))
     if isinstance(rules, tuple):  # a list may hold other rules the next time
         _keep(rules, catalogue, plan)
     return plan
@@ -187,16 +226,29 @@ _Answer = tuple[str, Truth, tuple[str, ...]]
 """A subject, the truth of a condition about it, and the ids of what says so."""
 
 
+_NOT_SHOWN = Fact(LOG, HOST, PRESENT, False, NOWHERE)
+"""What is known of every signature that no text shows."""
+
+
 class _Facts:
     """The facts by name and subject, the subjects of each kind, and the truth of a condition about one of them."""
 
-    def __init__(self, facts: Iterable[Fact]) -> None:
+    def __init__(self, facts: Iterable[Fact], *, silent: bool = False) -> None:
+        self.silent = silent
+        self.names: set[str] = set()
         self._facts: dict[tuple[str, str], Fact] = {}
         self._subjects: dict[str, dict[str, None]] = {HOST: {HOST: None}}
         for fact in facts:
+            self.names.add(fact.name)
             self._facts.setdefault((fact.name, fact.subject), fact)
             if fact.subject != HOST:
                 self._subjects.setdefault(fact.subject.split(":", 1)[0], {})[fact.subject] = None
+
+    def _fact(self, name: str, whom: str) -> Fact | None:
+        found = self._facts.get((name, whom))
+        if found is None and self.silent and whom == HOST and name.startswith(LOG):
+            return _NOT_SHOWN
+        return found
 
     def subjects(self, kind: str) -> tuple[Iterable[str], bool]:
         """Those of a kind; where nothing is known of any GPU, an imaginary one (True) shows what could follow."""
@@ -211,10 +263,10 @@ class _Facts:
         subjects, imaginary = self.subjects(kind)
         for subject in subjects:
             whom = HOST if of_host else subject
-            fact, other, other_whom = self._facts.get((name, whom)), None, ""
+            fact, other, other_whom = self._fact(name, whom), None, ""
             if other_name:
                 other_whom = HOST if other_of_host else subject
-                other = self._facts.get((other_name, other_whom))
+                other = self._fact(other_name, other_whom)
             truth = holds(condition, type_ or type_of(fact.value if fact else None), fact, other)
             if truth is False and not imaginary:
                 continue
@@ -235,7 +287,7 @@ def _join_rule(program: Program, position: int) -> JoinRule:
 
 
 def _run(
-    plan: _Plan, facts: _Facts, backend: "Backend", *, undecided: bool = True
+    plan: _Plan, facts: _Facts, backend: "Backend", *, undecided: bool = True, worth: Worth | None = None
 ) -> tuple[list[Firing], list[Firing]]:
     """The sure and the possible firings. Each stratum runs on the conclusions of those below, which are final.
 
@@ -247,18 +299,32 @@ def _run(
     surely: _Concluded = {}
     possibly: _Concluded = {}
     known: dict[int, list[_Answer]] = {}
-    for stratum in program.strata:
+    may_be: set[str] = set()
+    strata: list[list[int]] = [[] for _ in program.strata]
+    for position in plan.guards.rules(facts.names, silent=facts.silent, undecided=undecided, worth=worth):
+        strata[plan.level[position]].append(position)
+    for stratum in strata:
         sure_tokens: list[Token] = []
         possible_tokens: list[Token] = []
         joins: list[JoinRule] = []
         may_be_dead = False
-        for position in stratum:
-            answered = _answers_of_rule(plan.questions[position], facts, known)
+        for position in stratum:  # grows while it is read
+            questions = plan.questions(position)
+            answered = _answers_of_rule(questions, facts, known)
             if answered is None:
+                continue
+            head = program.rules[position].head
+            for_sure = not undecided and head not in plan.guards.awaited
+            if for_sure and not _can_be_sure(questions, answered):
                 continue
             join = plan.join(position)
             joins.append(join)
-            for question, answers, pattern in zip(plan.questions[position], answered, join.patterns, strict=True):
+            if head.startswith(FINDING) and head not in may_be:
+                may_be.add(head)
+                for follower in plan.guards.by_finding.get(head, ()):
+                    if worth is None or plan.guards.is_worth(follower, facts.names, silent=facts.silent, worth=worth):
+                        strata[plan.level[follower]].append(follower)  # never below this stratum
+            for question, answers, pattern in zip(questions, answered, join.patterns, strict=True):
                 if pattern.waits_on:
                     may_be_dead = True
                     for tokens, concluded in ((sure_tokens, surely), (possible_tokens, possibly)):
@@ -269,18 +335,18 @@ def _run(
                     answers = _about_finding(question.condition, question.kind, facts, surely, possibly)  # noqa: PLW2901
                     may_be_dead |= not answers
                 for subject, truth, ids in answers:
-                    token = Token(pattern.id, ids, subject)
-                    possible_tokens.append(token)
-                    if truth:
-                        sure_tokens.append(token)
-        if not undecided and stratum is program.strata[-1]:
-            possible_tokens, may_be_dead = sure_tokens, True
+                    if truth or not for_sure:
+                        token = Token(pattern.id, ids, subject)
+                        possible_tokens.append(token)
+                        if truth:
+                            sure_tokens.append(token)
+            may_be_dead |= for_sure
         rules = _live(joins, possible_tokens) if may_be_dead else joins
         if len(rules) < len(joins):
             slots = {pattern.id for rule in rules for pattern in rule.patterns}
             sure_tokens = [token for token in sure_tokens if token.pattern in slots]
             possible_tokens = [token for token in possible_tokens if token.pattern in slots]
-        fired = backend.fire(rules, sure_tokens)
+        fired = backend.fire(rules, sure_tokens) if rules else []
         # Nothing undecided, here or below: the second run would only repeat the first.
         may_fire = fired if possible_tokens == sure_tokens else backend.fire(rules, possible_tokens)
         for firings, all_firings, concluded in ((fired, sure, surely), (may_fire, possible, possibly)):
@@ -307,6 +373,18 @@ def _answers_of_rule(
             return None
         answered.append(answers)
     return answered
+
+
+def _can_be_sure(questions: Sequence[_Question], answered: Sequence[list[_Answer]]) -> bool:
+    """Whether every condition on facts surely holds for somebody."""
+    for question, answers in zip(questions, answered, strict=True):
+        if question.number >= 0:
+            for _, truth, _ in answers:
+                if truth:
+                    break
+            else:
+                return False
+    return True
 
 
 def _about_finding(

@@ -19,11 +19,11 @@ _Concluding: TypeAlias = dict[str, list[Rule]]
 class Program(NamedTuple):
     """Everything in the order of `rules`; a stratum is a tuple of positions in it."""
 
-    rules: tuple[Rule, ...]
+    rules: Sequence[Rule]
     kinds: tuple[tuple[str, ...], ...]
     """Per rule and condition, the kind of its subject."""
     head_kinds: tuple[str, ...]
-    strata: tuple[tuple[int, ...], ...]
+    strata: Sequence[Sequence[int]]
 
 
 def check_program(rules: Sequence[Rule], catalogue: Mapping[str, FactSpec]) -> list[Problem]:

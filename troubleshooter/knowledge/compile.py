@@ -4,8 +4,10 @@ import json
 import os
 from binascii import crc32
 
+from ..engine.guards import guards_of
 from ..engine.program import read_program
 from ..errors import KnowledgeError
+from ..literals import literal_index
 from ..model import Action, Article, Condition, FactRef, Knowledge, Location, RemedySpec
 from .compiled import ACTIONS, CORE, FORMAT, article_file, table_file
 
@@ -14,55 +16,73 @@ def write_compiled(knowledge: Knowledge, folder: str) -> None:
     """Write all files into `folder`, which exists; `core` comes last, so that what has one is complete."""
     for table in knowledge.tables.values():
         content = [*table[:5], table.rows, _place(table.at)]
-        _write(folder, table_file(table.name), content, knowledge.digest)
+        _write(folder, table_file(table.name), content, digest=knowledge.digest)
     for article in knowledge.articles.values():
-        _write(folder, article_file(article.id), _article(article), knowledge.digest)
-    _write(folder, ACTIONS, [_action(one) for one in knowledge.actions.values()], knowledge.digest)
-    _write(folder, CORE, _core(knowledge), knowledge.digest)
+        _write(folder, article_file(article.id), _article(article), digest=knowledge.digest)
+    _write(folder, ACTIONS, [_action(one) for one in knowledge.actions.values()], digest=knowledge.digest)
+    _write(folder, CORE, *_core(knowledge), digest=knowledge.digest)
 
 
-def _write(folder: str, name: str, content: object, digest: str) -> None:
-    body = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+def _write(folder: str, name: str, *content: object, digest: str) -> None:
+    """Each of `content` in a line of its own: JSON writes a line end within a text as two characters."""
+    lines = [json.dumps(one, ensure_ascii=False, separators=(",", ":"), allow_nan=False) for one in content]
+    body = "\n".join(lines).encode()
     with open(os.path.join(folder, name), "wb") as file:
         file.write(f"{FORMAT} {digest} {crc32(body)}\n".encode("ascii") + body)
 
 
-def _core(knowledge: Knowledge) -> dict[str, object]:
+def _core(knowledge: Knowledge) -> list[object]:
+    """The index of all, and a line for each rule, signature and fact."""
     files: dict[str, int] = {}
 
     def numbered(at: Location) -> list[int]:
         return [files.setdefault(at.file, len(files)), at.line]
 
-    core: dict[str, object] = {
-        "facts": [[*spec[:-1], numbered(spec.at)] for spec in knowledge.facts.values()],
-        "rules": [
-            [
-                rule.id,
-                [_condition(condition) for condition in rule.when],
-                rule.because,
-                rule.diagnosis,
-                rule.evidence,
-                rule.concludes,
-                rule.note,
-                rule.pack,
-                numbered(rule.at),
-            ]
-            for rule in knowledge.rules
-        ],
-        "signatures": [
-            [one.id, one.pattern, one.literals, one.printed_by, one.facts, one.lines, one.pack, numbered(one.at)]
-            for one in knowledge.signatures
+    rules = [
+        [
+            rule.id,
+            [_condition(condition) for condition in rule.when],
+            rule.because,
+            rule.diagnosis,
+            rule.evidence,
+            rule.concludes,
+            rule.note,
+            rule.pack,
+            numbered(rule.at),
+        ]
+        for rule in knowledge.rules
+    ]
+    signatures = [
+        [one.id, one.pattern, one.literals, one.printed_by, one.facts, one.lines, one.pack, numbered(one.at), one.needs]
+        for one in knowledge.signatures
+    ]
+    facts = [[*spec[:-1], numbered(spec.at)] for spec in knowledge.facts.values()]
+    program, problems = read_program(knowledge.rules, knowledge.facts)
+    if problems:
+        raise KnowledgeError(problems)
+    names = {name: number for number, name in enumerate(knowledge.facts)}
+    guards = guards_of(knowledge.rules)
+    shapes: dict[tuple[tuple[str, ...], str], int] = {}
+    shape_of = [shapes.setdefault(shape, len(shapes)) for shape in zip(program.kinds, program.head_kinds, strict=True)]
+    core = {
+        "rules": [rule.id for rule in knowledge.rules],
+        "signatures": len(signatures),
+        "facts": list(names),
+        "literals": literal_index(knowledge.signatures),
+        "program": [list(shapes), shape_of, program.strata],
+        "guards": [
+            *guards[:4],
+            [[position, [names[name] for name in spoken_of]] for position, spoken_of in guards.facts.items()],
+            sorted(guards.awaited),
         ],
         "strengths": knowledge.strengths,
         "packs": knowledge.packs,
         "tables": list(knowledge.tables),
         "actions": list(knowledge.actions),
         "base_rates": {article.id: article.base_rate for article in knowledge.articles.values()},
+        "files": list(files),
     }
-    program, problems = read_program(knowledge.rules, knowledge.facts)
-    if problems:
-        raise KnowledgeError(problems)
-    return {**core, "program": program[1:], "files": list(files)}
+    return [core, *rules, *signatures, *facts]
 
 
 def _place(at: Location) -> list[object]:

@@ -1,20 +1,24 @@
 """Compiled knowledge: JSON files beside each other, of which a run reads only what it needs.
 
-`core` holds what every run needs: the catalogue, rules and the shape of their program, signatures with their literals,
-and strengths. Tables and
-articles have a file each, actions one for all. Examples are left out, and places are file and line.
+`core` holds what every run needs: an index of the literals of all signatures, the shape of the program that the rules
+are, what brings each rule to life, and strengths; then, one a line, the rules, signatures and facts themselves, each of
+which is read when a run first comes to it. Tables and articles have a file each, actions one for all. Examples are left
+out, and places are file and line.
 
 Every file begins with a line that names its format, the digest of the knowledge and a checksum of the rest, so that a
 file that is damaged, of another version or of another build is noticed; what it should say is then read from YAML.
 """
 
+import json
 import os
 from binascii import crc32
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
 from ..engine import keep_program
+from ..engine.guards import Guards
 from ..engine.program import Program
+from ..literals import LiteralIndex, Signatures
 from ..model import (
     Action,
     ActionForm,
@@ -36,7 +40,7 @@ from ..model import (
     TestEffect,
 )
 
-FORMAT = "troubleshooter-knowledge/1"
+FORMAT = "troubleshooter-knowledge/2"
 CORE, ACTIONS = "core.json", "actions.json"
 DAMAGE = (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError)
 """What reading a file raises that is not there, damaged or of another build."""
@@ -72,18 +76,30 @@ def read_compiled(folder: str, sources: str) -> Knowledge | None:
     `sources` holds the YAML files, which are asked if a file that is read later turns out to be damaged.
     """
     try:
-        digest, core = _read(folder, CORE)
-        return _knowledge(core, digest, _Store(folder, digest, sources))
+        digest, body = _read(folder, CORE)
+        core, *lines = body.split(b"\n")
+        return _knowledge(json.loads(core), lines, digest, _Store(folder, digest, sources))
     except DAMAGE:
         return None
 
 
-def _knowledge(core: Any, digest: str, store: "_Store") -> Knowledge:
+def _knowledge(core: Any, lines: list[bytes], digest: str, store: "_Store") -> Knowledge:
     files: list[str] = core["files"]
+    rule_ids, names = core["rules"], core["facts"]
+    n_rules, n_signatures = len(rule_ids), core["signatures"]
+    if len(lines) != n_rules + n_signatures + len(names):
+        raise ValueError("it has another number of lines than it says")
+    rules = _Lines(lines[:n_rules], lambda line: _rule(json.loads(line), files))
+    fact_lines = dict(zip(names, lines[n_rules + n_signatures :], strict=True))
+    place = {name: position for position, name in enumerate(rule_ids)}
     knowledge = Knowledge(
-        facts={raw[0]: _fact_spec(raw, files) for raw in core["facts"]},
-        rules=tuple([_rule(raw, files) for raw in core["rules"]]),
-        signatures=tuple([_signature(raw, files) for raw in core["signatures"]]),
+        facts=Later(fact_lines, lambda name: _fact_spec(json.loads(fact_lines[name]), files)),
+        rules=rules,
+        signatures=_Signatures(
+            lines[n_rules : n_rules + n_signatures],
+            lambda line: _signature(json.loads(line), files),
+            LiteralIndex(*core["literals"]),
+        ),
         tables=Later(core["tables"], store.table),
         articles=Later(core["base_rates"], store.article),
         actions=Later(core["actions"], store.action),
@@ -91,17 +107,54 @@ def _knowledge(core: Any, digest: str, store: "_Store") -> Knowledge:
         packs=tuple([Pack(*raw) for raw in core["packs"]]),
         digest=digest,
         base_rates=core["base_rates"],
+        rule_by_id=Later(place, lambda name: rules[place[name]]),
     )
-    kinds, head_kinds, strata = core["program"]
-    program = Program(knowledge.rules, tuple(map(tuple, kinds)), tuple(head_kinds), tuple(map(tuple, strata)))
-    keep_program(knowledge.rules, knowledge.facts, program)
+    shapes, shape_of, strata = core["program"]
+    kinds = [tuple(of_rule) for of_rule, _ in shapes]
+    program = Program(
+        rules, tuple([kinds[shape] for shape in shape_of]), tuple([shapes[shape][1] for shape in shape_of]), strata
+    )
+    always, by_signature, by_finding, by_fact, facts, awaited = core["guards"]
+    spoken_of = {position: [names[one] for one in ones] for position, ones in facts}
+    guards = Guards(always, by_signature, by_finding, by_fact, spoken_of, frozenset(awaited))
+    keep_program(knowledge.facts, program, guards)
     return knowledge
+
+
+class _Lines(Sequence[_T]):
+    """Values of which each is read from its line when it is first asked for."""
+
+    def __init__(self, lines: list[bytes], read: Callable[[bytes], _T]) -> None:
+        self._lines = lines
+        self._read = read
+        self._known: list[_T | None] = [None] * len(lines)
+
+    @overload
+    def __getitem__(self, place: int) -> _T: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[_T, ...]: ...
+    def __getitem__(self, place: int | slice) -> _T | tuple[_T, ...]:
+        if isinstance(place, slice):
+            return tuple([self[one] for one in range(*place.indices(len(self)))])
+        known = self._known[place]
+        if known is None:
+            known = self._known[place] = self._read(self._lines[place])
+        return known
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+
+class _Signatures(_Lines[Signature], Signatures):
+    def __init__(self, lines: list[bytes], read: Callable[[bytes], Signature], index: LiteralIndex) -> None:
+        super().__init__(lines, read)
+        self.literal_index = index
 
 
 class Later(Mapping[str, _T]):
     """Values that are read when they are first asked for."""
 
-    def __init__(self, names: "list[str] | dict[str, str]", read: Callable[[str], _T]) -> None:
+    def __init__(self, names: Iterable[str], read: Callable[[str], _T]) -> None:
         self._names = dict.fromkeys(names)
         self._read = read
         self._known: dict[str, _T] = {}
@@ -123,16 +176,14 @@ class Later(Mapping[str, _T]):
         return len(self._names)
 
 
-def _read(folder: str, name: str, digest: str = "") -> tuple[str, Any]:
-    """The digest and the content of one file. Raises ValueError for one that is not as it was written."""
-    import json
-
+def _read(folder: str, name: str, digest: str = "") -> tuple[str, bytes]:
+    """The digest and the body of one file. Raises ValueError for one that is not as it was written."""
     with open(os.path.join(folder, name), "rb") as file:
         head, _, body = file.read().partition(b"\n")
     found_format, found_digest, checksum = head.decode("ascii").split(" ")
     if found_format != FORMAT or (digest and found_digest != digest) or int(checksum) != crc32(body):
         raise ValueError(f"{name} is not what it should be")
-    return found_digest, json.loads(body)
+    return found_digest, body
 
 
 class _Store:
@@ -166,7 +217,7 @@ class _Store:
         return self._actions[name]
 
     def _content(self, name: str) -> Any:
-        return _read(self._folder, name, self._digest)[1]
+        return json.loads(_read(self._folder, name, self._digest)[1])
 
     def _again(self) -> Knowledge:
         if self._from_sources is None:
@@ -206,7 +257,7 @@ def _rule(raw: Any, files: list[str]) -> Rule:
 
 
 def _signature(raw: Any, files: list[str]) -> Signature:
-    name, pattern, literals, printed_by, facts, lines, pack, at = raw
+    name, pattern, literals, printed_by, facts, lines, pack, at, needs = raw
     return Signature(
         name,
         pattern,
@@ -216,6 +267,7 @@ def _signature(raw: Any, files: list[str]) -> Signature:
         lines=lines,
         pack=pack,
         at=Location(files[at[0]], at[1]),
+        needs=_pairs(needs),
     )
 
 

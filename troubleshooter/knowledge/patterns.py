@@ -37,6 +37,74 @@ def required_literals(pattern: str) -> tuple[str, ...]:
         return ()
 
 
+@lru_cache(maxsize=4096)
+def needs(pattern: str) -> tuple[tuple[str, ...], ...]:
+    """Alternatives of lower-case texts: in every match stand all texts of one of them. Empty if nothing can be said."""
+    try:
+        found = _alternatives(_parse(pattern))
+    except re.error:
+        return ()
+    if not all(found):
+        return ()
+    # What holds more than another alternative says nothing that this one does not.
+    smallest = [one for one in found if not any(other < one for other in found)]
+    return tuple(sorted({tuple(sorted(_longest(one), key=lambda text: (-len(text), text))) for one in smallest}))
+
+
+_MOST_ALTERNATIVES = 48
+_SHORTEST_NEED = 2
+_UNSTEADY = frozenset("\u0130\u0131\u03a3\u03c3\u03c2")
+"""Letters whose lower case depends on what stands around them, or is another one than their pair's."""
+
+_Needs = frozenset[str]
+
+
+def _alternatives(tree: Any) -> set[_Needs]:
+    found: set[_Needs] = {frozenset()}
+    run: list[str] = []
+
+    def add(others: set[_Needs]) -> None:
+        nonlocal found
+        if all(others) and len(found) * len(others) <= _MOST_ALTERNATIVES:
+            found = {one | other for one in found for other in others}
+
+    def close() -> None:
+        if len(run) >= _SHORTEST_NEED:
+            add({frozenset(["".join(run)])})
+        run.clear()
+
+    for operation, argument in tree:
+        name = str(operation)
+        if letter := _only_letter(name, argument):
+            run.append(letter)
+            continue
+        if name == "AT":  # a boundary matches nothing and breaks no run
+            continue
+        close()
+        if name == "SUBPATTERN":
+            add(_alternatives(argument[-1]))
+        elif name in ("MAX_REPEAT", "MIN_REPEAT") and argument[0] >= 1:
+            add(_alternatives(argument[2]))
+        elif name == "BRANCH":
+            add(set().union(*[_alternatives(branch) for branch in argument[1]]))
+    close()
+    return found
+
+
+def _only_letter(name: str, argument: Any) -> str:
+    """The lower-case letter that this must match: of `P`, and of `[Pp]`."""
+    codes = [argument] if name == "LITERAL" else []
+    if name == "IN" and all(str(kind) == "LITERAL" for kind, _ in argument):
+        codes = [code for _, code in argument]
+    letters = {chr(code).lower() for code in codes}
+    return letters.pop() if len(letters) == 1 and not letters & _UNSTEADY else ""
+
+
+def _longest(texts: _Needs) -> list[str]:
+    """Without those that stand in another one."""
+    return [one for one in texts if not any(one != other and one in other for other in texts)]
+
+
 def _parse(pattern: str) -> Any:
     parser = re._parser if hasattr(re, "_parser") else __import__("sre_parse")  # its name before Python 3.11
     return parser.parse(pattern)

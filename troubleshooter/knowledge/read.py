@@ -25,7 +25,7 @@ from ..model import (
     Value,
 )
 from .fields import Fields, fields, plain, text_of
-from .patterns import check_pattern, required_literals
+from .patterns import check_pattern, needs, required_literals
 from .yaml_marks import Mapping, Node, Scalar, Sequence
 
 TYPES = ("text", "number", "flag", "version", "texts", "versions")
@@ -242,6 +242,7 @@ def _signature(node: Node, pack: str, problems: list[Problem]) -> Signature:
             lines=signature.number("lines", 1),
             pack=pack,
             at=signature.place("id"),
+            needs=needs(pattern),
         )
 
 

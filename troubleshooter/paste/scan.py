@@ -1,13 +1,11 @@
 """The signatures over lines of text. A plain substring search rejects nearly all; the pattern decides the rest."""
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
 
-from ..model import Claim, Signature, Source, present
-from .vocabulary import SMALL, Vocabulary
+from ..literals import index_of
+from ..model import SILENCE, Claim, Signature, Source, present
 
 _MOST_HITS = 5
 _EXCERPT = 200
@@ -19,9 +17,8 @@ Hit = tuple[Source, int, str, re.Match[str]]
 
 
 def scan(texts: Sequence[Text], signatures: Sequence[Signature]) -> Iterator[Claim]:
-    """`log.<id>` for every signature, and the facts its groups state.
-
-    A signature that no line shows is stated as false: a text is read to its end, so "not in it" is known.
+    """`log.<id>` for every signature that a line shows, the facts its groups state, and one claim for all others: a
+    text is read to its end, so "not in it" is known.
     """
     scanner = Scanner(signatures)
     for source, lines in texts:
@@ -34,13 +31,13 @@ class Scanner:
 
     def __init__(self, signatures: Sequence[Signature]) -> None:
         self._signatures = signatures
-        self._across = [signature for signature in signatures if signature.lines > 1]
-        self.reach = max((signature.lines for signature in signatures), default=1)
+        self._index = index_of(signatures)
+        self.reach = self._index.reach
         """Over how many lines the longest signature goes."""
-        self._hits: dict[str, list[Hit]] = {}
-        self._counts: dict[str, int] = {}
+        self._hits: dict[int, list[Hit]] = {}
+        self._counts: dict[int, int] = {}
         self._files: list[str] = []
-        self._seen: set[tuple[str, int]] = set()
+        self._seen: set[tuple[int, int]] = set()
 
     def feed(
         self,
@@ -61,39 +58,39 @@ class Scanner:
         if source.file not in self._files:
             self._files.append(source.file)
         lower = [line.lower() for _, line in lines]
-        joined = "\n".join(lower)
-        words = Vocabulary(joined)
-        starts = [0, *accumulate(len(line) + 1 for line in lower)] if len(joined) > SMALL else []
-        for signature in self._across if across_only else self._signatures:
-            if self._counts.get(signature.id, 0) >= _MOST_COUNTED:
+        for position, literals in self._occurring(lower, across_only=across_only):
+            if self._counts.get(position, 0) >= _MOST_COUNTED:
                 continue
-            literals = [literal for literal in signature.literals if words.may_hold(literal)]
-            if signature.lines == 1:
-                literals = [literal for literal in literals if literal in joined]
-            # Lines of a window are joined by blanks, so that a literal with one may span them.
-            elif not any(" " in literal or literal in joined for literal in literals):
-                continue
-            if not literals:
-                continue
-            if signature.lines > 1 or len(joined) <= SMALL:
-                found = _matches(signature, lines, lower)
-            else:
-                found = _matches_far_apart(signature, lines, joined, starts, literals)
-            for index, (number, line, match) in found:
+            for index, (number, line, match) in _matches(self._signatures[position], literals, lines, lower):
                 if begin_below is not None and index >= begin_below:
                     break
-                hits = self._hits.setdefault(signature.id, [])
-                if again and (signature.id, number) in self._seen:
+                hits = self._hits.setdefault(position, [])
+                if again and (position, number) in self._seen:
                     continue
-                self._seen.add((signature.id, number))
-                self._counts[signature.id] = self._counts.get(signature.id, 0) + 1
+                self._seen.add((position, number))
+                self._counts[position] = self._counts.get(position, 0) + 1
                 if len(hits) < _MOST_HITS:
                     hits.append((source, number, line, match))
 
+    def _occurring(self, lower: list[str], *, across_only: bool) -> list[tuple[int, list[str]]]:
+        """Positions of signatures, with those of their literals that stand in these lines."""
+        joined = "\n".join(lower)
+        occurring = {} if across_only else self._index.occurring(joined)
+        found = [one for one in occurring.items() if _has_needs(self._signatures[one[0]].needs, joined)]
+        if self._index.across:
+            # Lines of a window are joined by blanks, so that a literal may span them.
+            window = " ".join(lower)
+            found = [one for one in found if one[0] not in self._index.across]
+            for position in self._index.across:
+                signature = self._signatures[position]
+                literals = [literal for literal in signature.literals if literal in window]
+                if literals:
+                    found.append((position, literals))
+        return sorted(found)
+
     def claims(self) -> Iterator[Claim]:
-        for signature in self._signatures:
-            hits = self._hits.get(signature.id, ())
-            count = self._counts.get(signature.id, 0)
+        for position, hits in sorted(self._hits.items()):
+            signature, count = self._signatures[position], self._counts[position]
             for source, number, line, match in sorted(hits, key=self._place):
                 # The file's name and line for a text; the program's name stays the detail for a probe.
                 detail = line.strip()[:_EXCERPT]
@@ -107,50 +104,46 @@ class Scanner:
                 )
                 yield present(f"log.{signature.id}", True, where)
                 yield from _captured(signature, match, where)
-            if not hits:
-                yield _not_shown(signature.id)
+        yield SILENCE
 
     def _place(self, hit: Hit) -> tuple[int, int]:
         return self._files.index(hit[0].file), hit[1]
 
 
 def _matches(
-    signature: Signature, lines: list[tuple[int, str]], lower: list[str]
+    signature: Signature, literals: list[str], lines: list[tuple[int, str]], lower: list[str]
 ) -> Iterator[tuple[int, tuple[int, str, re.Match[str]]]]:
-    pattern = _compiled(signature.pattern)
-    for index, (number, line) in enumerate(lines):
-        text = line
-        if signature.lines > 1:
-            text = " ".join(one.strip() for _, one in lines[index : index + signature.lines])
-            near = text.lower()
-        else:
-            near = lower[index]
-        if any(literal in near for literal in signature.literals) and (match := pattern.search(text)):
+    """`literals`: those of the signature that occur in these lines at all."""
+    several = signature.lines > 1
+    near = lower
+    if several:
+        near = [" ".join(lower[index : index + signature.lines]) for index in range(len(lower))]
+    pattern = None
+    for index in sorted({index for literal in literals for index, text in enumerate(near) if literal in text}):
+        number, line = lines[index]
+        text, low = line, near[index]
+        if several:
+            text = " ".join([one.strip() for _, one in lines[index : index + signature.lines]])
+            low = text.lower()
+        if not _has_needs(signature.needs, low):
+            continue
+        if pattern is None:  # most never come here: compiling a pattern takes longer than all that stands above
+            pattern = _compiled(signature.pattern)
+        if match := pattern.search(text):
             # A window is reported where the match begins: the next windows hold the same match again.
-            if signature.lines > 1 and match.start() > len(line):
+            if several and match.start() > len(line):
                 continue
             yield index, (number, line, match)
 
 
-def _matches_far_apart(
-    signature: Signature, lines: list[tuple[int, str]], joined: str, starts: list[int], literals: list[str]
-) -> Iterator[tuple[int, tuple[int, str, re.Match[str]]]]:
-    """The same for a pattern of one line in a large text, of which few lines hold a literal: those are looked up.
-
-    `starts`: where each line begins in `joined`, the lower-case text, and where that ends.
-    """
-    pattern = _compiled(signature.pattern)
-    places: set[int] = set()
-    for literal in literals:
-        place = joined.find(literal)
-        while place >= 0:
-            index = bisect_right(starts, place) - 1
-            places.add(index)
-            place = joined.find(literal, starts[index + 1])
-    for index in sorted(places):
-        number, line = lines[index]
-        if match := pattern.search(line):
-            yield index, (number, line, match)
+def _has_needs(needs: tuple[tuple[str, ...], ...], text: str) -> bool:
+    for alternative in needs:
+        for one in alternative:
+            if one not in text:
+                break
+        else:
+            return True
+    return not needs
 
 
 def _captured(signature: Signature, match: re.Match[str], where: Source) -> Iterator[Claim]:
@@ -158,11 +151,6 @@ def _captured(signature: Signature, match: re.Match[str], where: Source) -> Iter
         value = group[1:] if group.startswith("=") else match.group(group)
         if value:
             yield present(name, {"true": True, "false": False}.get(value, value), where)
-
-
-@lru_cache(maxsize=4096)
-def _not_shown(name: str) -> Claim:
-    return present(f"log.{name}", False, Source("text", "text", "no line shows it"))
 
 
 @lru_cache(maxsize=4096)

@@ -9,6 +9,7 @@ from ..errors import Problem
 from ..model import (
     HOST,
     PRESENT,
+    SILENCE,
     UNKNOWN,
     Article,
     Claim,
@@ -20,12 +21,10 @@ from ..model import (
     Proof,
     Report,
     Rule,
-    Signature,
     Source,
     Step,
     StepSpec,
     Value,
-    present,
     unknown,
 )
 from .summary import summary
@@ -171,17 +170,15 @@ def _fact(fact: Fact, types: Mapping[str, str]) -> dict[str, object]:
 # --- back again
 
 
-def claims_of_report(report: Mapping[str, Any], signatures: Iterable[Signature]) -> Iterator[Claim]:
+def claims_of_report(report: Mapping[str, Any]) -> Iterator[Claim]:
     """What was observed, out of a report of `report_object`: the same claims give the same diagnoses again.
 
     Raises ValueError for what is no report.
     """
     if report.get("schema") != SCHEMA:
         raise ValueError(f"its schema is not {SCHEMA}")
-    shown = set()
     try:
         for fact in report["facts"]:
-            shown.add(fact["name"])
             for claim in fact["claims"]:
                 source = _read_source(claim["source"])
                 value = _read_value(claim["value"])
@@ -191,11 +188,7 @@ def claims_of_report(report: Mapping[str, Any], signatures: Iterable[Signature])
             yield unknown(one["name"], one["reason"], Source("probe", "process", "the report"), subject)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it lacks {error}") from error
-    # A report leaves out what no text shows; the rules need to know it.
-    nowhere = Source("text", "text", "no line shows it")
-    for signature in signatures:
-        if (name := f"log.{signature.id}") not in shown:
-            yield present(name, False, nowhere)
+    yield SILENCE  # a report leaves out what no text shows; the rules need to know it
 
 
 def _read_source(source: Mapping[str, Any]) -> Source:
