@@ -40,9 +40,9 @@ def cached_knowledge(sources: str) -> Knowledge | None:
 
 def _own_folder() -> str:
     """Our folder in the user's cache, made if need be; empty where there can be none or it is not safe."""
-    from platformdirs import user_cache_dir
-
     try:
+        from platformdirs import user_cache_dir
+
         parent = user_cache_dir()
         folder = os.path.join(parent, "gpu-troubleshooter")
         if not os.path.isabs(parent):
@@ -54,7 +54,7 @@ def _own_folder() -> str:
                 return ""
             os.mkdir(folder, 0o700)
         return folder if _is_ours(folder, alone=True) else ""
-    except OSError:
+    except (OSError, ImportError):  # a checkout that is run without its dependencies has no cache, and works
         return ""
 
 
