@@ -21,7 +21,7 @@ LAYERS = [
     ["probes", "paste", "derive", "engine", "confirm", "apply"],
     ["examples", "rank", "knowledge"],
     ["prescribe", "ask", "proof"],
-    ["pipeline", "report", "state", "collector"],
+    ["pipeline", "report", "state", "collector", "arguments"],
     ["cli"],
     ["__main__"],
 ]

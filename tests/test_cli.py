@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from troubleshooter import cli
+
 INSUFFICIENT = "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version\n"
 SCHEMA = json.loads((Path(__file__).parent.parent / "docs" / "schema" / "report-1.json").read_text())
 
@@ -201,3 +203,23 @@ def test_256_mb_of_address_space_are_enough() -> None:
     done = subprocess.run(["bash", "-c", limited], capture_output=True, check=False)
     assert done.returncode in (0, 1, 3), done.stderr.decode()
     assert b"\nVerdict: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["log"], ["log", "-"], ["log", "a.txt"], ["log", "a.txt", "b c.txt"], ["log", "a", "--format", "json"],
+        ["log", "a", "-", "b", "--format", "text"], ["log", "--format", "json"],
+        ["log", "a", "--format", "markdown"], ["log", "a", "--format=json"], ["log", "a", "--share"], ["log", "--", "-x"],
+        ["log", "a", "--format", "json", "--lang", "zh"], ["log", "json"], ["log", ""], ["check"],
+    ],
+)  # fmt: skip
+def test_the_short_way_to_a_plain_log_reads_what_argparse_reads(words: list[str]) -> None:
+    short = cli._plain_log(words)
+    assert short is None or vars(short) == vars(cli.parser("log").parse_args(words))
+
+
+def test_a_plain_log_needs_no_argparse(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text("nothing\n")
+    code = "import sys\nfrom troubleshooter import cli\ncli.main(['log', sys.argv[1]])\nassert 'argparse' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "log.txt")], check=True, stdout=subprocess.DEVNULL)

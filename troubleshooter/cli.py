@@ -1,16 +1,19 @@
 """Arguments, exit codes, and which words go where: the report to stdout, everything else to stderr."""
 
-import argparse
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from . import __version__
 from .errors import TroubleshooterError, UsageError, did_you_mean
 from .model import Knowledge, Report, Request
 
 if TYPE_CHECKING:
+    import argparse
+
     from .machine import Machine
     from .model import Readable
     from .privacy import Identity
@@ -28,40 +31,18 @@ _MOST_HELD = 8 * 1024 * 1024
 """Bytes of a text: what is larger is read as a stream, where it is read once."""
 
 
-class _Help(argparse.HelpFormatter):
-    """As wide as the terminal. Left to itself argparse imports shutil for that, with all compression libraries, and
-    does so for every argument that is defined.
-    """
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
-
-
-def _columns() -> int:
-    try:
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns) or 80
-    except (ValueError, OSError):
-        return 80
-
-
-class _Parser(argparse.ArgumentParser):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"formatter_class": _Help, **options})
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message, f"see {self.prog} --help")
-
-
 def parser(only: str = "") -> argparse.ArgumentParser:
     """All commands, or `only` the one that is going to be used: building the others costs a run milliseconds."""
-    top = _Parser(
+    from .arguments import Parser
+
+    top = Parser(
         prog="troubleshoot",
         description="Finds out why a GPU / PyTorch / CUDA installation does not work, and what to do about it.",
         epilog="Without a command: check. Exit codes: 0 healthy, 1 problem, 2 usage or rules, 3 inconclusive, "
         "4 internal error, 130 interrupted.",
     )
     top.add_argument("--version", action="version", version=f"troubleshoot {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser, prog=top.prog)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser, prog=top.prog)
     for name, (says, add_arguments) in _COMMANDS.items():
         if only in ("", name):
             add_arguments(commands.add_parser(name, help=says))
@@ -118,7 +99,9 @@ def _add_completion(completion: argparse.ArgumentParser) -> None:
 
 
 def _add_rules(rules: argparse.ArgumentParser) -> None:
-    kinds = rules.add_subparsers(dest="rules_command", metavar="COMMAND", required=True, parser_class=_Parser)
+    from .arguments import Parser
+
+    kinds = rules.add_subparsers(dest="rules_command", metavar="COMMAND", required=True, parser_class=Parser)
     rules_check = kinds.add_parser("check", help="load all rules and report every mistake with its place")
     rules_check.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
     rules_check.add_argument("--format", choices=("text", "json"), default="text")
@@ -199,9 +182,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     if not words or (words[0] not in _COMMANDS and words[0] not in ("-h", "--help", "--version")):
         words = ["check", *words]
-    options = parser(words[0] if words[0] in _COMMANDS else "").parse_args(words)
+    options = _plain_log(words) or parser(words[0] if words[0] in _COMMANDS else "").parse_args(words)
     do: Callable[[argparse.Namespace], int] = options.do
     return do(options)
+
+
+def _plain_log(words: Sequence[str]) -> Any:
+    """What `parser` makes of `log FILE… [--format FORM]`, or None for anything else.
+
+    Most starts are of that kind, and a tenth of such a start would go into argparse.
+    """
+    if words[0] != "log":
+        return None
+    files = list(words[1:])
+    form = "text"
+    if len(files) > 2 and files[-2] == "--format" and files[-1] in ("text", "json"):
+        form = files[-1]
+        del files[-2:]
+    if any(not name or (name[0] == "-" and name != "-") for name in files):
+        return None
+    from types import SimpleNamespace
+
+    common = {"hints": [], "rules": [], "engine": "auto", "lang": "en", "share": False}
+    return SimpleNamespace(command="log", files=files, do=_log, format=form, **common)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -218,7 +221,7 @@ def _log(options: argparse.Namespace) -> int:
     return _print(_read_texts(options, texts), options, texts)
 
 
-def _read_texts(options: argparse.Namespace, texts: Sequence["Pasted"]) -> Report:
+def _read_texts(options: argparse.Namespace, texts: Sequence[Pasted]) -> Report:
     """The report on texts; one that the collector or `snapshot` has written is a machine of its own."""
     from .pipeline import check, diagnose_text
 
@@ -236,7 +239,7 @@ def _read_texts(options: argparse.Namespace, texts: Sequence["Pasted"]) -> Repor
     return check(_request(options, rest)._replace(confirm="no"), knowledge, machine)
 
 
-def _request(options: argparse.Namespace, texts: Sequence["Pasted"]) -> Request:
+def _request(options: argparse.Namespace, texts: Sequence[Pasted]) -> Request:
     return Request(
         texts=tuple(texts),
         python=getattr(options, "python", ""),
@@ -246,7 +249,7 @@ def _request(options: argparse.Namespace, texts: Sequence["Pasted"]) -> Request:
     )
 
 
-def _machine_of(options: argparse.Namespace) -> "Machine":
+def _machine_of(options: argparse.Namespace) -> Machine:
     if options.snapshot:
         from .recording import RecordedMachine, read_recording
 
@@ -326,6 +329,8 @@ def _why(options: argparse.Namespace) -> int:
         raise UsageError(f"nothing is called {options.id!r}", did_you_mean(options.id, known))
     name = options.report or "the last report"
     if options.snapshot:
+        import argparse
+
         machine = _machine_of(argparse.Namespace(snapshot=options.snapshot, root=None))
         texts = _pasted(options.log, options) if options.log else ()
         told: object = report_object(check(_request(options, texts), knowledge, machine))
@@ -405,7 +410,7 @@ def _write(path: str, data: bytes) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _identity() -> "Identity":
+def _identity() -> Identity:
     """Who and where we are: known words, to be replaced wherever they stand in what is shared."""
     import platform
 
@@ -449,7 +454,7 @@ def _hints(hints: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, _, value in split)
 
 
-def _pasted(files: Sequence[str], options: argparse.Namespace) -> tuple["Pasted", ...]:
+def _pasted(files: Sequence[str], options: argparse.Namespace) -> tuple[Pasted, ...]:
     """As `_texts`; but what is larger than need be held is a stream, unless the words in it are wanted again to make a
     report neutral.
     """
@@ -500,7 +505,7 @@ def _progress() -> Callable[[str], None] | None:
     return show
 
 
-def _print(report: Report, options: argparse.Namespace, texts: Sequence["Pasted"]) -> int:
+def _print(report: Report, options: argparse.Namespace, texts: Sequence[Pasted]) -> int:
     from .report.json_report import report_json
 
     whole = report_json(report)
@@ -532,7 +537,7 @@ def _print(report: Report, options: argparse.Namespace, texts: Sequence["Pasted"
     return EXIT_CODES[report.verdict]
 
 
-def _print_lines(lines: "Iterator[Line]", form: str) -> None:
+def _print_lines(lines: Iterator[Line], form: str) -> None:
     from .report.text import plain
 
     if form == "markdown":
