@@ -300,7 +300,7 @@ _HOME_WORDS = _words(
     "requirements.txt pyproject.toml pip.conf pip.ini .condarc uv.toml environment.yml setup.py train.py main.py "
     "run.py app.py test.py webui.py launch.py inference.py demo.py model.py utils.py __init__.py user nvvm "
     "targets x86_64-linux x86_64-linux-gnu stubs extras cupti compute-sanitizer python3 python python.exe "
-    "activate activate.bat activate.ps1 . "
+    "activate activate.bat activate.ps1 pytorch . "
 )
 _HOME_PATTERN = re.compile(
     r"(?i)python-?[\d.]*(?:\.exe)?|pip[\d.]*(?:\.exe)?|cuda[-_]?[\d.]*|cudnn[-_]?[\d.]*|cu\d{2,3}|py\d+|cp\d+|cpython-.*|\d[\d.]*"
@@ -488,6 +488,8 @@ class _Redactor:
         return name if name.casefold() in _NOBODY else self._numbered("user names", "user", name)
 
     def _host(self, name: str) -> str:
+        if re.fullmatch(r"[0-9a-f]{12}", name):  # the id of a container: that it is one may decide
+            return name if name.startswith("c0ffee") else self._neutral_one("container ids", name, "c0ffee{:06d}")
         return self._numbered("host names", "host", name.partition(".")[0] if _is_short_of(name, self._hosts) else name)
 
     def _numbered(self, kind: str, word: str, name: str) -> str:
