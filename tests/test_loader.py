@@ -170,3 +170,17 @@ def test_a_broken_rule_stops_a_diagnosis_with_2(tmp_path: Path) -> None:
     done = run("log", "--rules", str(tmp_path), "/dev/null")
     assert done.returncode == 2
     assert "acme.yaml:1:" in done.stderr
+
+
+@pytest.mark.parametrize("loader", ["CSafeLoader", "SafeLoader"])
+def test_yaml_reads_alike_with_and_without_its_c_library(loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import yaml
+
+    from troubleshooter.knowledge.yaml_marks import Mapping, Scalar, read_yaml_text
+
+    monkeypatch.setattr(yaml, "CSafeLoader", getattr(yaml, loader, yaml.SafeLoader), raising=False)
+    node, problems = read_yaml_text('no: 12.10\nyes: "12.10"\n', "x.yaml")
+    assert problems == []
+    assert isinstance(node, Mapping)
+    values = [node.entries[key] for key in ("no", "yes")]
+    assert [(one.value, one.quoted) for one in values if isinstance(one, Scalar)] == [(12.1, False), ("12.10", True)]

@@ -48,6 +48,7 @@ def lay_torch(python: Path, source: str = "", version: str = "2.5.1+cu124", cuda
 
 
 def values(report: dict) -> dict:
+    assert "facts" in report, report
     return {fact["name"]: fact["value"] for fact in report["facts"] if fact["state"] == "present"}
 
 

@@ -100,7 +100,7 @@ def _convert(node: Any, file: str, problems: list[Problem], seen: set[int], dept
     if node.tag not in _PLAIN_TAGS:
         raise _Refused(f"the tag or merge key {node.tag.rsplit(':', 1)[-1]!r} is not allowed here", at)
     if node.id == "scalar":
-        return Scalar(_scalar(node), node.value, node.style is not None, at)
+        return Scalar(_scalar(node), node.value, node.style not in (None, ""), at)
     if node.id == "sequence":
         return Sequence(tuple(_convert(item, file, problems, seen, depth + 1) for item in node.value), at)
     entries: dict[str, Node] = {}
@@ -109,8 +109,6 @@ def _convert(node: Any, file: str, problems: list[Problem], seen: set[int], dept
         place = Location(file, key.start_mark.line + 1, key.start_mark.column + 1)
         if key.id != "scalar":
             raise _Refused("a key must be text", place)
-        if key.style is None and key.tag.endswith(":bool"):
-            problems.append(Problem(f"the key {key.value!r} reads as a flag", place, "rename or quote it"))
         if key.value in entries:
             first = key_at[key.value]
             problems.append(Problem(f"the key {key.value!r} stands here twice", place, f"first in line {first.line}"))
