@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from test_cases import FIXTURES, name_of, read
+from test_loader import GOOD_RULE
 
 from troubleshooter.errors import KnowledgeError
 from troubleshooter.knowledge import cache, compiled, load
@@ -104,7 +105,7 @@ def read_whole(folder: Path) -> Knowledge:
 
 
 def report_on(knowledge: Knowledge, text: str = PASTE, hints: tuple[tuple[str, str], ...] = GPU) -> str:
-    request = Request(texts=(("paste", text.encode()),), hints=hints, engine="python", look_at_machine=False)
+    request = Request(texts=(("paste", text.encode()),), hints=hints, engine="python")
     return report_json(timeless(diagnose_text(request, knowledge)))
 
 
@@ -363,26 +364,13 @@ def test_without_a_place_for_a_cache_a_checkout_reads_its_yaml(tmp_path: Path) -
 
 # --- a team's own folders
 
-PACK = """\
-diagnosis: torch-cpu-build
-rules:
-  - id: acme-cpu-build
-    because: "{torch.build} is installed"
-    when:
-      - {fact: torch.build, is: cpu}
-    evidence: strong
-    examples:
-      fires: [{torch.build: cpu}]
-      quiet: [{torch.build: cuda}]
-"""
-
 
 def test_a_folder_on_top_of_compiled_knowledge_gives_what_all_of_it_read_from_yaml_gives(
     folder: Path, tmp_path: Path
 ) -> None:
     pack = tmp_path / "acme"
     pack.mkdir()
-    (pack / "acme.yaml").write_text(PACK)
+    (pack / "acme.yaml").write_text(GOOD_RULE)
     on_top = read_sources(ROOT, [pack], read_whole(folder))
     assert left_out(on_top) == left_out(read_sources(ROOT, [pack]))
     assert on_top.digest not in ("", FROM_YAML.digest)
@@ -391,8 +379,8 @@ def test_a_folder_on_top_of_compiled_knowledge_gives_what_all_of_it_read_from_ya
 def test_mistakes_of_a_folder_are_all_reported_on_top_of_compiled_knowledge(folder: Path, tmp_path: Path) -> None:
     pack = tmp_path / "acme"
     pack.mkdir()
-    (pack / "acme.yaml").write_text(PACK.replace("is: cpu}", "is: cup}").replace("strong", "stong"))
-    (pack / "double.yaml").write_text(PACK)
+    (pack / "acme.yaml").write_text(GOOD_RULE.replace("is: cpu}", "is: cup}").replace("strong", "stong"))
+    (pack / "double.yaml").write_text(GOOD_RULE)
     problems = []
     for base in (None, read_whole(folder)):
         with pytest.raises(KnowledgeError) as caught:

@@ -228,7 +228,7 @@ def _read_texts(options: argparse.Namespace, texts: Sequence[Pasted]) -> Report:
     knowledge = _knowledge(options.rules)
     recorded = [(name, data) for name, data in texts if isinstance(data, bytes) and _RECORDED in data[:200]]
     if not recorded:
-        return diagnose_text(_request(options, texts)._replace(look_at_machine=False), knowledge)
+        return diagnose_text(_request(options, texts), knowledge)
     # Late: a recording needs everything that a machine needs, and a plain text starts without it.
     from .recording import RecordedMachine, read_recording
 

@@ -502,7 +502,6 @@ class Request(NamedTuple):
     """What was asked for. Texts are raw bytes, or files to be read to their end, with the name they came under."""
 
     texts: tuple[tuple[str, bytes | Readable], ...] = ()
-    look_at_machine: bool = True
     python: str = ""
     hints: tuple[tuple[str, str], ...] = ()
     engine: str = "auto"

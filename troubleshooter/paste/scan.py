@@ -12,18 +12,7 @@ _EXCERPT = 200
 _MOST_COUNTED = 100_000
 """Hits of one signature that are counted: a text of nothing but errors must come to an end as well."""
 
-Text = tuple[Source, list[tuple[int, str]]]
 Hit = tuple[Source, int, str, re.Match[str]]
-
-
-def scan(texts: Sequence[Text], signatures: Sequence[Signature]) -> Iterator[Claim]:
-    """`log.<id>` for every signature that a line shows, the facts its groups state, and one claim for all others: a
-    text is read to its end, so "not in it" is known.
-    """
-    scanner = Scanner(signatures)
-    for source, lines in texts:
-        scanner.feed(source, lines)
-    return scanner.claims()
 
 
 class Scanner:
@@ -89,6 +78,9 @@ class Scanner:
         return sorted(found)
 
     def claims(self) -> Iterator[Claim]:
+        """`log.<id>` for every signature that a line shows, the facts its groups state, and one claim for all others: a
+        text is read to its end, so "not in it" is known.
+        """
         for position, hits in sorted(self._hits.items()):
             signature, count = self._signatures[position], self._counts[position]
             for source, number, line, match in sorted(hits, key=self._place):
