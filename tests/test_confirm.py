@@ -10,7 +10,8 @@ from fake_torch import attributes, make_target
 
 from troubleshooter import confirm, model
 from troubleshooter.machine import LiveMachine
-from troubleshooter.model import ABSENT, Fact, Source, present, unknown
+from troubleshooter.model import ABSENT, Claim, Fact, Source, present, unknown
+from troubleshooter.probes.python_target import probe_target
 
 SOURCE = Source("target", "target")
 HERE = Path(__file__).parent
@@ -155,6 +156,52 @@ def test_an_import_that_fails_in_the_process_of_the_tests_skips_them(tmp_path):
     results = run(make_target(tmp_path / "venv", "raise ImportError('gone')"), tmp_path)
     assert set(outcomes(results).values()) == {"skipped"}
     assert "gone" in results[0].reason
+
+
+# --- in the process that imported torch
+
+
+COUNTS_ITSELF = "import os\nwith open(os.environ['COUNTED'], 'a') as file:\n    file.write('imported\\n')\n"
+
+
+def after_import(python, tmp_path, monkeypatch):
+    """What the process of the import said, the results of all tests, and how often torch was imported for them."""
+    counted = tmp_path / "counted"
+    monkeypatch.setenv("COUNTED", str(counted))
+    limits = {"seconds": 20, "alive_limit": 10, "cwd": str(tmp_path)}
+    told = probe_target(LiveMachine(), str(python), confirm.tests_after_import("quick"), **limits)
+    stated = {one.name: one for one in told.said if isinstance(one, Claim)}
+    known = facts(**{name: stated[name].value for name in GOOD})
+    results = confirm.run_tests(LiveMachine(), str(python), "quick", known, begun=told.tests, **limits)
+    return told, results, len(counted.read_text().splitlines())
+
+
+def test_torch_is_imported_once_for_what_it_tells_and_for_its_tests(tmp_path, monkeypatch):
+    python = make_target(tmp_path / "venv", COUNTS_ITSELF + attributes(devices=TWO))
+    told, results, imports = after_import(python, tmp_path, monkeypatch)
+    assert imports == 1
+    assert told.tests.script == "gpu_tests.py"
+    assert outcomes(results) == {
+        (test, f"gpu:{index}"): "passed" if test == "torch.init" else "skipped"
+        for test in confirm.GPU_TESTS
+        for index in (0, 1)
+    }
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are a matter of POSIX")
+def test_a_crash_in_a_test_takes_nothing_from_what_the_import_told(tmp_path, monkeypatch):
+    dies = "cuda.calls = getattr(cuda, 'calls', 0) + 1; cuda.calls == 2 and os.kill(os.getpid(), 11)"
+    python = make_target(tmp_path / "venv", COUNTS_ITSELF + with_init(dies, devices=TWO[:1]))
+    told, results, imports = after_import(python, tmp_path, monkeypatch)
+    stated = {one.name: one for one in told.said if isinstance(one, Claim)}
+    assert stated["torch.import"].value == "ok"
+    assert stated["torch.import_step"].state == ABSENT
+    assert not any("Segmentation fault" in one.text for one in told.said if isinstance(one, model.Transcript))
+    assert imports == 2  # a fresh process does the rest
+    assert outcomes(results)["torch.init", "gpu:0"] == "failed"
+    assert results[0].reason == "the test died by SIGSEGV"
+    assert "Segmentation fault" in results[0].measured["error"]
+    assert len(results) == 3
 
 
 # --- claims

@@ -36,7 +36,7 @@ def plain_environment(monkeypatch):
 
 def ask(python, tmp_path, **limits):
     limits = {"seconds": 20, "alive_limit": 10, **limits}
-    return probe_target(LiveMachine(), str(python), cwd=str(tmp_path), **limits)
+    return probe_target(LiveMachine(), str(python), cwd=str(tmp_path), **limits).said
 
 
 def values(said, via=""):
@@ -373,7 +373,7 @@ def test_a_working_folder_that_was_removed_costs_nothing(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    found = values(probe_target(LiveMachine(), python, seconds=20, alive_limit=10))
+    found = values(probe_target(LiveMachine(), python, seconds=20, alive_limit=10).said)
     assert (found["python.ending"], found["torch.import"]) == ("ok", "ok")
 
 
@@ -452,7 +452,7 @@ def test_without_any_python_it_is_absent_and_all_else_unknown_with_the_reason(tm
     monkeypatch.setenv("PATH", str(tmp_path))
     machine = LiveMachine()
     assert find_target(machine) == ""
-    said = probe_target(machine, "")
+    said = probe_target(machine, "").said
     assert {one.name for one in said} == set(FACTS)
     assert {one.name: one.state for one in said if one.state != "unknown"} == {"python.path": "absent"}
     assert all(one.reason for one in said)
@@ -464,10 +464,10 @@ def test_a_machine_kept_as_a_folder_runs_only_a_named_python_with_its_variables(
     (root / ".environment.json").write_text('{"CUDA_VISIBLE_DEVICES": "-1"}')
     machine = RootMachine(root)
     assert find_target(machine) == ""
-    assert "another machine" in probe_target(machine, "")[0].reason
+    assert "another machine" in probe_target(machine, "").said[0].reason
     source = "import os\n" + attributes().replace("return True", "return os.environ['CUDA_VISIBLE_DEVICES'] != '-1'")
     python = make_target(tmp_path / "venv", source)
-    said = probe_target(machine, find_target(machine, python), cwd=str(tmp_path))
+    said = probe_target(machine, find_target(machine, python), cwd=str(tmp_path)).said
     assert values(said)["torch.cuda_available"] is False
 
 

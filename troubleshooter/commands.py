@@ -11,13 +11,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from .model import Source
 from .text import decode
 
 if TYPE_CHECKING:
     import subprocess
+
+First = TypeVar("First")
+Second = TypeVar("Second")
 
 OUTPUT_LIMIT = 8 * 1024 * 1024
 PIPE_GRACE = 1.0
@@ -143,6 +146,33 @@ def end_all() -> None:
         groups = list(_running)
     for group in groups:
         group.end()
+
+
+def at_the_same_time(first: Callable[[], First], second: Callable[[], Second]) -> tuple[First, Second]:
+    """The values of both; `second` has a thread of its own. What interrupts us ends the programs of both."""
+    values: list[Second] = []
+    faults: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            values.append(second())
+        except BaseException as fault:
+            faults.append(fault)
+
+    thread = threading.Thread(target=work, daemon=True)
+    try:
+        try:
+            thread.start()
+        except RuntimeError:  # no room for another thread
+            return first(), second()
+        one = first()
+        thread.join()
+    except BaseException:
+        end_all()
+        raise
+    if faults:
+        raise faults[0]
+    return one, values[0]
 
 
 _running: "set[_Group]" = set()

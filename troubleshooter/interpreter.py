@@ -22,6 +22,10 @@ Event = Mapping[str, Any]
 """One line of the script: `event` is started, before, after, broken or end; the rest depends on it."""
 
 
+TESTS = "gpu_tests.py"
+"""The script whose work `import_torch.py` may go on with; in a recording that part is a run of its own."""
+
+
 class ScriptRun(NamedTuple):
     """How a script of `target/` ended and what it reported until then.
 
@@ -78,6 +82,21 @@ def run_script(
     cwd: str | None = None,
 ) -> ScriptRun:
     """Run `target/<script>` in the interpreter `python`, a file of this computer. Never raises for what it does."""
+    return run_parts(machine, python, script, arguments, seconds=seconds, alive_limit=alive_limit, env=env, cwd=cwd)[0]
+
+
+def run_parts(
+    machine: Machine,
+    python: str,
+    script: str,
+    arguments: Sequence[str],
+    *,
+    seconds: float,
+    alive_limit: float,
+    env: Mapping[str, str | None] | None = None,
+    cwd: str | None = None,
+) -> tuple[ScriptRun, ...]:
+    """The same as a run each of the script and, where it went on with them, of the tests."""
     nonce = os.urandom(12).hex()
     events: list[Event] = []
 
@@ -96,17 +115,17 @@ def run_script(
         alive_limit=alive_limit,
         here=True,
     )
-    return _script_run(answer, nonce, script, events)
+    return _script_runs(answer, nonce, script, events)
 
 
-def script_of(answer: Answer) -> ScriptRun | None:
-    """The run that an answer to `run_script` holds, or None if the answer is another program's."""
+def runs_of(answer: Answer) -> tuple[ScriptRun, ...]:
+    """The runs that an answer to `run_parts` holds; none if the answer is another program's."""
     argv = answer.argv
     if len(argv) < len(("python", "-c", START, "channel", "nonce", "script")) or argv[2] != START:
-        return None
+        return ()
     nonce, script = argv[4], os.path.basename(argv[5])
     events = [event for line in answer.text.splitlines() if (event := _event(line, nonce)) is not None]
-    return _script_run(answer, nonce, script, events[:_MOST_EVENTS])
+    return _script_runs(answer, nonce, script, events[:_MOST_EVENTS])
 
 
 def _event(line: str, nonce: str) -> Event | None:
@@ -120,22 +139,41 @@ def _event(line: str, nonce: str) -> Event | None:
     return _tidy(event) if isinstance(event, dict) else None
 
 
-def _script_run(answer: Answer, nonce: str, script: str, heard: Sequence[Event]) -> ScriptRun:
+def _script_runs(answer: Answer, nonce: str, script: str, heard: Sequence[Event]) -> tuple[ScriptRun, ...]:
     events = list(heard)
     if not any(event.get("event") == "end" for event in events):
         # The script could not have a descriptor of its own and reported on stderr.
         events += [event for line in answer.errors.splitlines() if (event := _event(line, nonce)) is not None]
-    errors = "\n".join(line for line in answer.errors.splitlines() if nonce not in line)
-    return ScriptRun(
+    errors: list[list[str]] = [[]]
+    for line in answer.errors.splitlines():
+        if nonce not in line:
+            errors[-1].append(line)
+        elif (_event(line, nonce) or {}).get("event") == "tests":
+            errors.append([])
+    run = ScriptRun(
         answer.argv[0],
         script,
         answer.ending,
         answer.code,
         answer.signal,
         tuple(events[:_MOST_EVENTS]),
-        errors,
+        "\n".join(errors[0]),
         answer.seconds,
         answer.reason,
+    )
+    border = next((place for place, event in enumerate(run.events) if event.get("event") == "tests"), None)
+    if border is None:
+        return (run,)
+    began = float(run.events[border].get("at") or 0.0)
+    came_to_its_end = (*run.events[:border], {"event": "end", "at": began})
+    return (
+        run._replace(ending="ok", code=0, signal="", events=came_to_its_end, seconds=began, reason=""),
+        run._replace(
+            script=TESTS,
+            events=run.events[border + 1 :],
+            errors="\n".join(line for part in errors[1:] for line in part),
+            seconds=max(0.0, run.seconds - began),
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol
 
 from . import commands
-from .commands import OUTPUT_LIMIT, Answer, end_all
+from .commands import OUTPUT_LIMIT, Answer, at_the_same_time, end_all
 from .errors import UsageError
 from .libraries import Library, Symbols, read_library, read_symbols
 from .model import Location, Source
@@ -33,6 +33,7 @@ __all__ = [
     "RegistryValue",
     "RootMachine",
     "Stat",
+    "at_the_same_time",
     "clean",
     "decode",
     "end_all",

@@ -28,6 +28,7 @@ from .rank import REPORTED, because, rank
 from .settle import Facts, settle
 
 if TYPE_CHECKING:
+    from .interpreter import ScriptRun
     from .machine import Machine
 
 
@@ -112,7 +113,7 @@ def check(
     request: Request, knowledge: Knowledge, machine: "Machine", progress: Callable[[str], None] | None = None
 ) -> Report:
     """Look at the machine and the target Python, run the tests, and think again with their results."""
-    from .confirm import results_of_recording, run_tests, test_claims, test_transcripts
+    from .confirm import results_of_recording, run_tests, test_claims, test_transcripts, tests_after_import
     from .paste import read_paste, read_transcripts
     from .probes.python_target import find_target
     from .recording import RecordedMachine
@@ -122,7 +123,7 @@ def check(
     hinted, remarks = _hints(request, knowledge)
     python = find_target(machine, request.python)
     say("Looking at the machine and at the Python that runs torch")
-    seen = _observe(machine, python)
+    seen, begun = _observe(machine, python, tests_after_import(request.confirm))
     transcripts = [one for one in seen if isinstance(one, Transcript)]
     claims = [one for one in seen if isinstance(one, Claim)] + list(hinted)
     unread: list[str] = []
@@ -133,7 +134,7 @@ def check(
     tests: tuple[TestResult, ...] = ()
     if request.confirm != "no" and python:
         say("Running the tests in the target Python")
-        tests = run_tests(machine, python, request.confirm, thought.facts.all())
+        tests = run_tests(machine, python, request.confirm, thought.facts.all(), begun=begun)
     elif isinstance(machine, RecordedMachine):
         tests = results_of_recording(machine.target.get("tests") or (), machine.environ)
     if tests:
@@ -167,32 +168,23 @@ def record(
     return recorder.recording([*NOTED_VARIABLES, *variables]), report
 
 
-def _observe(machine: "Machine", python: str) -> list[Claim | Transcript]:
-    """The machine and the target Python at the same time; an interruption ends the children of both."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from .machine import end_all
+def _observe(
+    machine: "Machine", python: str, tests: Sequence[str]
+) -> tuple[list[Claim | Transcript], "ScriptRun | None"]:
+    """What the machine and the target Python say, asked at the same time, and the tests that the latter did."""
+    from .machine import at_the_same_time
     from .probes import PROBES, observe_machine
     from .probes.around_target import AroundTarget
-    from .probes.python_target import claims_of_recording, probe_target
+    from .probes.python_target import TargetSaid, claims_of_recording, probe_target
     from .recording import RecordedMachine
 
-    def ask_target() -> tuple[Claim | Transcript, ...]:
+    def ask_target() -> TargetSaid:
         if isinstance(machine, RecordedMachine) and not python:
-            return tuple(claims_of_recording(machine.target, machine.environ))
-        return probe_target(machine, python)
+            return TargetSaid(tuple(claims_of_recording(machine.target, machine.environ)))
+        return probe_target(machine, python, tests)
 
-    probes = (*PROBES, AroundTarget(python))
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        try:
-            try:
-                looking = pool.submit(observe_machine, machine, probes)
-            except RuntimeError:  # no room for another thread
-                return [*ask_target(), *observe_machine(machine, probes)]
-            return [*ask_target(), *looking.result()]
-        except BaseException:
-            end_all()
-            raise
+    told, seen = at_the_same_time(ask_target, lambda: observe_machine(machine, (*PROBES, AroundTarget(python))))
+    return [*told.said, *seen], told.tests
 
 
 def _silent(_: str) -> None:

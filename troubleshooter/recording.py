@@ -7,7 +7,7 @@ from typing import Any
 
 from . import commands
 from .errors import UsageError
-from .interpreter import script_of
+from .interpreter import TESTS, runs_of
 from .libraries import Library, Symbols, Wanted
 from .libraries.cache import read_cache
 from .machine import (
@@ -316,9 +316,9 @@ class RecordingMachine:
         """The runs of the scripts of `target/`, under the names that `RecordedMachine.target` has them."""
         target: dict[str, object] = {}
         tests: list[object] = []
-        for run in filter(None, map(script_of, self._scripts)):
+        for run in (run for answer in self._scripts for run in runs_of(answer)):
             plain = {**run._asdict(), "events": list(run.events)}
-            if run.script == "gpu_tests.py":
+            if run.script == TESTS:
                 tests.append(plain)
             else:
                 stem = run.script.removesuffix(".py")
@@ -433,7 +433,7 @@ class RecordingMachine:
             alive_limit=alive_limit,
             here=here,
         )
-        if here and script_of(answer) is not None:
+        if here and runs_of(answer):
             self._scripts.append(answer)
         elif answer.ending != "unknown" and not (here and argv[1:] == ["--version"]):
             self._answers[tuple(argv)] = answer

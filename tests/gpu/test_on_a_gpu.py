@@ -23,7 +23,9 @@ def python():
 
 @pytest.fixture(scope="module")
 def found(python):
-    said = [one for one in probe_target(LiveMachine(), python) if isinstance(one, Claim) and one.state == "present"]
+    said = [
+        one for one in probe_target(LiveMachine(), python).said if isinstance(one, Claim) and one.state == "present"
+    ]
     values = {one.name: one.value for one in said if one.source.via == "target"}
     if values.get("torch.cuda_available") is not True:
         pytest.skip("torch sees no GPU there")

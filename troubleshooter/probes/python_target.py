@@ -5,8 +5,8 @@ It may crash, hang or print rubbish; what comes back are claims, and the texts i
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .. import versions
 from ..errors import UsageError
@@ -16,9 +16,9 @@ from ..interpreter import (
     gpu_subject,
     interpreters_in,
     recorded_run,
-    run_script,
+    run_parts,
 )
-from ..machine import Machine
+from ..machine import Machine, at_the_same_time
 from ..model import Claim, Source, Transcript, Value, absent, present, unknown
 from ..text import clean
 from .libraries import place_of, start_looking
@@ -164,35 +164,44 @@ def _is_python(machine: Machine, path: str) -> bool:
 # --- asking it
 
 
+class TargetSaid(NamedTuple):
+    """What the target tells, and how the tests went that it did after the import; None where it came to none."""
+
+    said: tuple[Claim | Transcript, ...]
+    tests: ScriptRun | None = None
+
+
 def probe_target(
     machine: Machine,
     python: str,
+    tests: Sequence[str] = (),
     *,
     seconds: float = 180.0,
     alive_limit: float = 30.0,
     slow: float = SLOW,
     cwd: str | None = None,
-) -> tuple[Claim | Transcript, ...]:
-    """All that the target Python tells: first of its files, then of `import torch`.
+) -> TargetSaid:
+    """All that the target Python tells of its files and, at the same time, of `import torch`.
 
-    `seconds` limits each of the two; `alive_limit` is how long one may give no sign of life.
+    `tests`: the arguments that let the process of the import go on with tests. `seconds` limits each of the two
+    processes; `alive_limit` is how long one may give no sign of life.
     """
     if not python:
-        return tuple(_no_target(machine))
+        return TargetSaid(tuple(_no_target(machine)))
     env = environment_of_children(machine.environ)
 
-    def ask(script: str) -> ScriptRun:
-        return run_script(machine, python, script, seconds=seconds, alive_limit=alive_limit, env=env, cwd=cwd)
+    def ask(script: str, arguments: Sequence[str] = ()) -> tuple[ScriptRun, ...]:
+        return run_parts(machine, python, script, arguments, seconds=seconds, alive_limit=alive_limit, env=env, cwd=cwd)
 
-    inspection = ask("inspect_environment.py")
-    read_libraries = _libraries(machine, python, inspection)
-    # With no torch in sight an import would say the same more slowly, and an interpreter that cannot run our lines
-    # once would only take its time limit again.
-    imported = None if has_no_torch(inspection) or not inspection.events else ask("import_torch.py")
-    said = list(claims_of_target(inspection, imported, machine.environ, slow))
+    def inspect() -> tuple[ScriptRun, Callable[[], tuple[Claim, ...]]]:
+        (inspection,) = ask("inspect_environment.py")
+        return inspection, _libraries(machine, python, inspection)
+
+    (inspection, read_libraries), parts = at_the_same_time(inspect, lambda: ask("import_torch.py", tests))
+    said = list(claims_of_target(inspection, parts[0], machine.environ, slow))
     said += _others(machine, python, inspection)
     said += read_libraries()
-    return tuple(said)
+    return TargetSaid(tuple(said), parts[1] if len(parts) > 1 else None)
 
 
 def _libraries(machine: Machine, python: str, inspection: ScriptRun) -> Callable[[], tuple[Claim, ...]]:
@@ -205,9 +214,9 @@ def _libraries(machine: Machine, python: str, inspection: ScriptRun) -> Callable
 def claims_of_target(
     inspection: ScriptRun, imported: ScriptRun | None, environ: Mapping[str, str], slow: float = SLOW
 ) -> Said:
-    """What the two scripts say; `imported` is None where the inspection left nothing to import. Pure."""
+    """What the two scripts say; `imported` is None where it was not tried. Pure."""
     yield from _of_inspection(inspection)
-    if imported is None or not imported.events:
+    if imported is None or not imported.events or has_no_torch(inspection):
         run = imported or inspection
         for name in IMPORT_FACTS:
             if has_no_torch(inspection):

@@ -186,6 +186,26 @@ class Channel:
         took = round(_clock() - began, 3)
         self.say("after", step=name, outcome=outcome, took=took, warnings=warned[:20], **values)
 
+    @staticmethod
+    def script(name):
+        """The names that another script of our folder defines."""
+        return names_of(os.path.join(os.path.dirname(run.__code__.co_filename), name))
+
+    def border(self, event):
+        """A line of this name on both streams, so that what is printed after it can be told from what was before."""
+        self.say(event)
+        if self._out == 2:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except BaseException:
+                pass
+        try:
+            _write(2, b"\n" + self._nonce + b" " + encode({"event": event}).encode("ascii") + b"\n")
+        except OSError:
+            pass
+
     def end(self):
         """Leave at once: threads or exit handlers of a broken torch may never end."""
         self.say("end")
@@ -244,16 +264,23 @@ def name_the_place_of_a_crash():
             pass
 
 
+def names_of(script):
+    """The names that a script of this folder defines."""
+    with open(script, "rb") as file:
+        code = compile(file.read(), script, "exec")
+    _OURS.add(script)
+    names = {"__name__": "troubleshooter_target", "__file__": script}
+    exec(code, names)
+    return names
+
+
 def run(nonce, script, arguments):
     channel = Channel(nonce)
     no_core_dump()
     name_the_place_of_a_crash()
     try:
-        with open(script, "rb") as file:
-            code = compile(file.read(), script, "exec")
-        _OURS.update((script, run.__code__.co_filename))
-        names = {"__name__": "troubleshooter_target", "__file__": script}
-        exec(code, names)
+        _OURS.add(run.__code__.co_filename)
+        names = names_of(script)
         channel.say("started", version="%d.%d.%d" % sys.version_info[:3])
         names["main"](channel, arguments)
     except BaseException as error:

@@ -361,13 +361,15 @@ def main(channel, arguments):
     if not arguments or arguments[0].startswith("-"):
         channel.say("usage", text=__doc__)
         return
-    mode = arguments[0]
     asked = arguments[1].split(",") if len(arguments) > 1 else list(TESTS)
     done = set(arguments[2].split(",")) if len(arguments) > 2 else set()
     imported, _ = channel.step("import-torch", lambda: __import__("torch") and None)
-    if not imported:
-        return
-    torch = sys.modules["torch"]
+    if imported:
+        run_tests(channel, sys.modules["torch"], arguments[0], asked, done)
+
+
+def run_tests(channel, torch, mode, asked, done=()):
+    """Each test on each GPU, until one leaves its GPU in a state in which it answers no more."""
     for test in asked:
         for index in [None] if test in ON_THE_CPU else devices(torch):
             if "%s@%s" % (test, "cpu" if index is None else index) in done:

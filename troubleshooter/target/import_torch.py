@@ -1,6 +1,9 @@
 """Import torch step by step and ask it what it sees. It may crash, hang, exit or print at any point.
 
 Steps: import-torch, loaded-libraries, read-version, is-available, device-count, list-archs, cuda-init, then device for each GPU.
+With the argument MODE (quick or full) the tests of `gpu_tests.py` follow in the same process, after the line "tests":
+importing torch is the longest part of them. Further arguments: the tests for a torch that sees a GPU, those for one that
+sees none.
 Imports nothing itself but what is built into the interpreter, as `channel.py` explains.
 """
 
@@ -24,12 +27,18 @@ def main(channel, arguments):
     torch = sys.modules["torch"]
 
     _, version = channel.step("read-version", lambda: read_version(torch))
-    channel.step("is-available", lambda: {"available": need(channel, torch, "cuda.is_available")() is True})
+    _, sees = channel.step("is-available", lambda: {"available": need(channel, torch, "cuda.is_available")() is True})
     _, count = channel.step("device-count", lambda: {"count": int(need(channel, torch, "cuda.device_count")())})
     channel.step("list-archs", lambda: {"archs": list_archs(channel, torch)})
     channel.step("cuda-init", lambda: initialise(channel, torch, version or {}))
     for index in range(min((count or {}).get("count", 0), 64)):
         channel.step("device", lambda index=index: about(channel, torch, index), device=index)
+    if arguments:
+        channel.border("tests")
+        mode, with_a_gpu, without = arguments
+        tests = channel.script("gpu_tests.py")
+        asked = with_a_gpu if (sees or {}).get("available") else without
+        tests["run_tests"](channel, torch, mode, asked.split(","))
 
 
 def load():
