@@ -18,7 +18,7 @@ _STEP = r"\d%[| ]|\d(?:it/s|s/it|[kKMG]i?B/s)|\beta \d|ETA[: ]|\d/\d+ \["
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def compiled(pattern: str) -> re.Pattern[str]:
     """At the first line that needs it: most pastes need few, and compiling takes longer than reading a paste."""
     return re.compile(pattern)
 
@@ -103,7 +103,7 @@ def cleaned(numbered: Iterable[tuple[int, str]]) -> Iterator[Line]:
                 shown = clean(mended(part)).replace("\n", " ")
                 text = shown.rstrip()
                 full = len(shown)
-            if text and not (("`" in text or "~" in text) and _compiled(_FENCE).match(text)):
+            if text and not (("`" in text or "~" in text) and compiled(_FENCE).match(text)):
                 yield Line(number, text, unprefixed(text), full)
 
 
@@ -113,9 +113,9 @@ def _without_steps(parts: list[str]) -> list[str]:
     for part, following in zip(parts, [*parts[1:], ""], strict=True):
         if not (
             kept
-            and _compiled(_STEP).search(part)
-            and _compiled(_STEP).search(kept[-1])
-            and _compiled(_STEP).search(following)
+            and compiled(_STEP).search(part)
+            and compiled(_STEP).search(kept[-1])
+            and compiled(_STEP).search(following)
         ):
             kept.append(part)
     return kept
@@ -126,7 +126,7 @@ def unprefixed(text: str) -> str:
     start = 0
     for _ in range(_MOST_PREFIXES):
         kind = _kind_of_prefix(text, start)
-        found = _compiled(_PREFIXES[kind]).match(text, start) if kind else None
+        found = compiled(_PREFIXES[kind]).match(text, start) if kind else None
         if not found:
             break
         start = found.end()
@@ -147,22 +147,25 @@ def _kind_of_prefix(text: str, start: int) -> str:
 
 def _begins_like_a_log(text: str, start: int) -> bool:
     head = text[start : start + 90]
-    return "|" in head or head.startswith(_LEVELS) or head[:24].count(":") > 1 or (":" in head and "]" in head)
+    if "|" in head or head.startswith(_LEVELS) or (":" in head and "]" in head):
+        return True
+    # Sep 03 07:31:19, in any language: a day stands soon after the month's name.
+    return head[:24].count(":") > 1 and any(letter.isdecimal() for letter in head[4:10])
 
 
 def unquoted(lines: list[Line]) -> list[Line]:
     """Without GitHub's and mail's `>` where most lines carry it; a prompt of Python (`>>>`) is none."""
     for _ in range(3):
-        marked = sum(1 for line in lines if line.text.lstrip()[:1] == ">" and _compiled(_QUOTED).match(line.text))
+        marked = sum(1 for line in lines if line.text.lstrip()[:1] == ">" and compiled(_QUOTED).match(line.text))
         if not lines or marked < 0.6 * len(lines):
             break
         lines = [
             line._replace(text=line.text[found.end() :], body=unprefixed(line.text[found.end() :]))
-            if (found := _compiled(_QUOTED).match(line.text))
+            if (found := compiled(_QUOTED).match(line.text))
             else line
             for line in lines
         ]
-        lines = [line for line in lines if line.text and not _compiled(_FENCE).match(line.text)]
+        lines = [line for line in lines if line.text and not compiled(_FENCE).match(line.text)]
     return lines
 
 
@@ -170,10 +173,10 @@ def retyped(text: str) -> str:
     """With the quotes and dashes of a keyboard, where a web form or an office program set its own; HTML's entities
     as characters.
     """
-    if "&" in text and _compiled(_ENTITY).search(text):
+    if "&" in text and compiled(_ENTITY).search(text):
         from html import unescape
 
-        text = clean(_compiled(_ENTITY).sub(lambda found: unescape(found[0]), text)).replace("\n", " ")
-    if not text.isascii() and _compiled(_IS_TYPED).search(text):
-        text = _compiled(_LONG_DASH).sub("--", text).translate(_TYPED).replace("\u2014", "-")
+        text = clean(compiled(_ENTITY).sub(lambda found: unescape(found[0]), text)).replace("\n", " ")
+    if not text.isascii() and compiled(_IS_TYPED).search(text):
+        text = compiled(_LONG_DASH).sub("--", text).translate(_TYPED).replace("\u2014", "-")
     return text

@@ -6,11 +6,10 @@ end of one message and go on at the very start of the next.
 """
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from .cleaning import Line
+from .cleaning import Line, compiled
 
 _USUAL = (72, 76, 78, 79, 80, 99, 100, 119, 120, 131, 132, 159, 160)
 _TERMINALS = (80, 100, 120)
@@ -19,13 +18,12 @@ _LONG_WORD = 40
 _LEAST, _MOST = 40, 250
 _LONGEST = 4000
 _MOST_PIECES = 40
-_FRAME = re.compile(r"[|+\u2502\u2503]$|([-=#_*\u2501\u2588 ])\1{4,}$")
-"""How a line of a table, a rule or a progress bar ends."""
-_BEGINS = re.compile(
-    r"(?:ERROR|WARNING|INFO|Error|error|warning|note|hint|NOTE): |Traceback \(|\s*File \"|>>> |[$#%] "
-    r"|(?:[A-Za-z_]\w*\.){0,6}[A-Z]\w*(?:Error|Exception|Warning): "
-)
-"""How a message of its own begins."""
+_FRAME_ENDS = "|+\u2502\u2503"
+_RULES = "-=#_*\u2501\u2588 "
+_LEVELS = ("ERROR: ", "WARNING: ", "INFO: ", "Error: ", "error: ", "warning: ", "note: ", "hint: ", "NOTE: ")
+_BEGINS = ("Traceback (", ">>> ", "$ ", "# ", "% ", *_LEVELS)
+"""How a message of its own begins; so do an exception's name and, after blanks, a frame of a traceback."""
+_EXCEPTION = r"(?:[A-Za-z_]\w*\.){0,6}[A-Z]\w*(?:Error|Exception|Warning): "
 
 
 def rejoined(lines: Sequence[Line]) -> Iterator[tuple[int, str]]:
@@ -53,7 +51,7 @@ def certain_width(lines: Sequence[Line]) -> int:
     if not _LEAST <= longest <= _MOST:
         return 0
     full = [line for line in lines if line.full == longest]
-    framed = sum(1 for line in full if _FRAME.search(line.text))
+    framed = sum(1 for line in full if _is_framed(line.text))
     enough = 1 if longest in _TERMINALS and full[0] is not lines[-1] else 2
     return longest if len(full) >= enough and framed * 2 < len(full) else 0
 
@@ -85,9 +83,13 @@ def _widths(lines: Sequence[Line]) -> frozenset[int]:
 
 def _may_go_on(line: Line, following: Line, widths: frozenset[int]) -> bool:
     full, short = line.full, len(line.body)
-    if line.number == following.number or _FRAME.search(line.text) or _BEGINS.match(following.body):
+    if line.number == following.number or not _fits(full, short, following, widths):
         return False
-    # What a break left over is no longer than what stands before the break.
+    return not _is_framed(line.text) and not _begins(following.body)
+
+
+def _fits(full: int, short: int, following: Line, widths: frozenset[int]) -> bool:
+    """By their lengths: what a break left over is no longer than what stands before the break."""
     if (full in widths or short in widths) and (following.full <= full or len(following.body) <= short):
         return True
     if full > _MOST:
@@ -101,6 +103,18 @@ def _may_go_on(line: Line, following: Line, widths: frozenset[int]) -> bool:
         for width in widths
         if width - have < 60 or word > _LONG_WORD
     )
+
+
+def _is_framed(text: str) -> bool:
+    """It ends as a line of a table does, or with a rule or the bar of a progress."""
+    last = text[-1:]
+    return bool(last) and (last in _FRAME_ENDS or (last in _RULES and text.endswith(last * 5)))
+
+
+def _begins(body: str) -> bool:
+    if body.startswith(_BEGINS) or body.lstrip().startswith('File "'):
+        return True
+    return ": " in body and compiled(_EXCEPTION).match(body) is not None
 
 
 def _joined(run: Sequence[Line], widths: frozenset[int]) -> Iterator[tuple[int, str]]:
