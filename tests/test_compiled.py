@@ -95,6 +95,7 @@ def left_out(knowledge: Knowledge) -> Knowledge:
         actions={name: action._replace(at=place(action.at)) for name, action in knowledge.actions.items()},
         base_rates=None,
         rule_by_id=None,
+        translations={},
     )
 
 

@@ -47,20 +47,21 @@ def name_of(path: Path) -> str:
 
 
 @cache
-def report_on(path: Path) -> Report:
+def report_on(path: Path, language: str = "en") -> Report:
+    knowledge = KNOWLEDGE if language == "en" else load(language=language)
     fixture = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     hints = tuple((str(name), str(value)) for name, value in fixture.get("set", {}).items())
     texts = (("error.log", fixture["text"].encode()),) if "text" in fixture else ()
     request = Request(texts=texts, hints=hints, engine="python")
     if "recording" in fixture:
-        return check(request, KNOWLEDGE, RecordedMachine(fixture["recording"], "machine.json"))
-    return diagnose_text(request, KNOWLEDGE)
+        return check(request, knowledge, RecordedMachine(fixture["recording"], "machine.json"))
+    return diagnose_text(request, knowledge)
 
 
 @pytest.mark.parametrize(("name", "language"), PRINTED, ids=lambda value: str(value).replace("/", "-"))
 def test_the_printed_report_is_the_one_that_was_read_and_found_good(name: str, language: str) -> None:
     path = next(path for path in FIXTURES if name_of(path).startswith(name))
-    printed = plain(report_lines(report_on(path), language), 80)
+    printed = plain(report_lines(report_on(path, language), language), 80)
     kept = SNAPSHOTS / f"{name_of(path).replace('/', '--')}.{language}.txt"
     if os.environ.get("TROUBLESHOOTER_UPDATE_SNAPSHOTS"):
         kept.parent.mkdir(exist_ok=True)
@@ -72,7 +73,7 @@ def test_the_printed_report_is_the_one_that_was_read_and_found_good(name: str, l
 @pytest.mark.parametrize("path", FIXTURES, ids=name_of)
 def test_no_row_is_wider_than_the_terminal_but_commands_and_single_words(path: Path, width: int) -> None:
     for language in ("en", "zh"):
-        for line in report_lines(report_on(path), language):
+        for line in report_lines(report_on(path, language), language):
             for row in rows_of(line, width):
                 if line.style != "command" and " " in row.strip():
                     assert columns_of(row) <= width, row

@@ -143,7 +143,9 @@ def _knowledge_options(command: argparse.ArgumentParser) -> None:
 
 def _form(command: argparse.ArgumentParser) -> None:
     command.add_argument("--format", choices=("text", "json", "markdown"), default="text")
-    command.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the report")
+    command.add_argument(
+        "--lang", choices=("en", "zh"), help="language of the report; without it that of the locale, and en for json"
+    )
 
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
@@ -183,8 +185,21 @@ def _run(words: list[str]) -> int:
     if not words or (words[0] not in _COMMANDS and words[0] not in ("-h", "--help", "--version")):
         words = ["check", *words]
     options = _plain_log(words) or parser(words[0] if words[0] in _COMMANDS else "").parse_args(words)
+    if getattr(options, "lang", "") is None:
+        options.lang = "en" if options.format == "json" else _language_of_people()
     do: Callable[[argparse.Namespace], int] = options.do
     return do(options)
+
+
+def _language_of_people() -> str:
+    """That in which this computer talks to the person before it, if we have it."""
+    named = next((found for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (found := os.environ.get(name))), "")
+    if named or sys.platform != "win32":
+        return "zh" if named.lower().startswith("zh") else "en"
+    import ctypes
+
+    # The lower ten bits are the language without its country; 4 is Chinese.
+    return "zh" if ctypes.windll.kernel32.GetUserDefaultUILanguage() & 0x3FF == 4 else "en"
 
 
 def _plain_log(words: Sequence[str]) -> Any:
@@ -203,7 +218,7 @@ def _plain_log(words: Sequence[str]) -> Any:
         return None
     from types import SimpleNamespace
 
-    common = {"hints": [], "rules": [], "engine": "auto", "lang": "en", "share": False}
+    common: dict[str, Any] = {"hints": [], "rules": [], "engine": "auto", "lang": None, "share": False}
     return SimpleNamespace(command="log", files=files, do=_log, format=form, **common)
 
 
@@ -212,7 +227,7 @@ def _check(options: argparse.Namespace) -> int:
 
     texts = _pasted(options.log, options) if options.log else ()
     machine = _machine_of(options)
-    report = check(_request(options, texts), _knowledge(options.rules), machine, _progress())
+    report = check(_request(options, texts), _knowledge(options.rules, options.lang), machine, _progress())
     return _print(report, options, texts)
 
 
@@ -225,7 +240,7 @@ def _read_texts(options: argparse.Namespace, texts: Sequence[Pasted]) -> Report:
     """The report on texts; one that the collector or `snapshot` has written is a machine of its own."""
     from .pipeline import check, diagnose_text
 
-    knowledge = _knowledge(options.rules)
+    knowledge = _knowledge(options.rules, options.lang)
     recorded = [(name, data) for name, data in texts if isinstance(data, bytes) and _RECORDED in data[:200]]
     if not recorded:
         return diagnose_text(_request(options, texts), knowledge)
@@ -298,7 +313,7 @@ def _snapshot(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     from .report.explain import article_lines
 
-    knowledge = _knowledge(options.rules)
+    knowledge = _knowledge(options.rules, options.lang)
     article = knowledge.articles.get(options.id)
     if article is None:
         rule = next((rule for rule in knowledge.rules if rule.id == options.id), None)
@@ -324,7 +339,7 @@ def _why(options: argparse.Namespace) -> int:
     from .report.explain import proof_lines
     from .report.json_report import claims_of_report, proof_json, report_object
 
-    knowledge = _knowledge(options.rules)
+    knowledge = _knowledge(options.rules, options.lang)
     if options.id not in (known := names_of(knowledge)):
         raise UsageError(f"nothing is called {options.id!r}", did_you_mean(options.id, known))
     name = options.report or "the last report"
@@ -436,14 +451,14 @@ def _rules_check(options: argparse.Namespace) -> int:
     return 0
 
 
-def _knowledge(folders: Sequence[str], *, examples: bool = False) -> Knowledge:
+def _knowledge(folders: Sequence[str], language: str = "en", *, examples: bool = False) -> Knowledge:
     from .knowledge import load
 
     if not folders:
-        return load(examples=examples)
+        return load(examples=examples, language=language)
     from pathlib import Path
 
-    return load([Path(folder) for folder in folders], examples=examples)
+    return load([Path(folder) for folder in folders], examples=examples, language=language)
 
 
 def _hints(hints: Sequence[str]) -> tuple[tuple[str, str], ...]:

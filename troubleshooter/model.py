@@ -312,6 +312,8 @@ class Knowledge(NamedTuple):
     """By diagnosis the base rate that its article names, to be had without reading the articles."""
     rule_by_id: Mapping[str, Rule] | None = None
     """To be had without reading all rules."""
+    translations: Mapping[str, Mapping[str, str]] = {}
+    """By language, the texts for people by what they say in English; in knowledge that was read from YAML alone."""
 
     def rules_by_id(self) -> Mapping[str, Rule]:
         return self.rule_by_id if self.rule_by_id is not None else {rule.id: rule for rule in self.rules}

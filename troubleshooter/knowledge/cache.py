@@ -17,7 +17,7 @@ _KEPT = 8
 """Entries: several checkouts may be in use at once, and each change makes a new one."""
 
 
-def cached_knowledge(sources: str) -> Knowledge | None:
+def cached_knowledge(sources: str, language: str = "en") -> Knowledge | None:
     """The compiled knowledge of the folder `sources`, written first if need be; None if there is no place for it.
 
     Raises KnowledgeError for mistakes in the sources.
@@ -26,16 +26,17 @@ def cached_knowledge(sources: str) -> Knowledge | None:
     if not place:
         return None
     entry = os.path.join(place, _key(sources))
-    if os.path.isfile(os.path.join(entry, CORE)) and (found := read_compiled(entry, sources)):
+    if os.path.isfile(os.path.join(entry, CORE)) and (found := read_compiled(entry, sources, language)):
         return found
     from pathlib import Path
 
     from .sources import read_sources
+    from .translate import localized
 
     knowledge = read_sources(Path(sources))
     _keep(knowledge, place, entry)
     # As it will be read from now on, so that the first run is no different from the second.
-    return read_compiled(entry, sources) or knowledge
+    return read_compiled(entry, sources, language) or localized(knowledge, knowledge.translations.get(language, {}))
 
 
 def _own_folder() -> str:

@@ -9,7 +9,8 @@ from ..engine.program import read_program
 from ..errors import KnowledgeError
 from ..literals import literal_index
 from ..model import Action, Article, Condition, FactRef, Knowledge, Location, RemedySpec
-from .compiled import ACTIONS, CORE, FORMAT, article_file, table_file
+from .compiled import CORE, FORMAT, actions_file, article_file, table_file, texts_file
+from .translate import action_in, article_in, fact_in, rule_in
 
 
 def write_compiled(knowledge: Knowledge, folder: str) -> None:
@@ -17,9 +18,20 @@ def write_compiled(knowledge: Knowledge, folder: str) -> None:
     for table in knowledge.tables.values():
         content = [*table[:5], table.rows, _place(table.at)]
         _write(folder, table_file(table.name), content, digest=knowledge.digest)
-    for article in knowledge.articles.values():
-        _write(folder, article_file(article.id), _article(article), digest=knowledge.digest)
-    _write(folder, ACTIONS, [_action(one) for one in knowledge.actions.values()], digest=knowledge.digest)
+    for language in ("en", *knowledge.translations):
+        texts = knowledge.translations.get(language, {})
+        for article in knowledge.articles.values():
+            told = _article(article_in(article, texts))
+            _write(folder, article_file(article.id, language), told, digest=knowledge.digest)
+        actions = (action_in(action, texts) for action in knowledge.actions.values())
+        _write(folder, actions_file(language), [_action(one) for one in actions], digest=knowledge.digest)
+        if texts:
+            # In the order of the lines of `core`.
+            reasons = [rule_in(rule, texts).because for rule in knowledge.rules]
+            questions = [
+                spec.ask and spec.ask.say for spec in (fact_in(one, texts) for one in knowledge.facts.values())
+            ]
+            _write(folder, texts_file(language), *reasons, *questions, digest=knowledge.digest)
     _write(folder, CORE, *_core(knowledge), digest=knowledge.digest)
 
 

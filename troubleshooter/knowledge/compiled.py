@@ -2,8 +2,9 @@
 
 `core` holds what every run needs: an index of the literals of all signatures, the shape of the program that the rules
 are, what brings each rule to life, and strengths; then, one a line, the rules, signatures and facts themselves, each of
-which is read when a run first comes to it. Tables and articles have a file each, actions one for all. Examples are left
-out, and places are file and line.
+which is read when a run first comes to it. Tables have a file each; articles too, in each language, and actions one for
+all of a language. `texts` holds in another language than English what the lines of `core` say to people. Examples are
+left out, and places are file and line.
 
 Every file begins with a line that names its format, the digest of the knowledge and a checksum of the rest, so that a
 file that is damaged, of another version or of another build is noticed; what it should say is then read from YAML.
@@ -41,7 +42,7 @@ from ..model import (
 )
 
 FORMAT = "troubleshooter-knowledge/2"
-CORE, ACTIONS = "core.json", "actions.json"
+CORE = "core.json"
 DAMAGE = (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError)
 """What reading a file raises that is not there, damaged or of another build."""
 
@@ -52,11 +53,19 @@ def table_file(name: str) -> str:
     return f"table.{name}.json"
 
 
-def article_file(name: str) -> str:
-    return f"article.en.{name}.json"
+def article_file(name: str, language: str) -> str:
+    return f"article.{language}.{name}.json"
 
 
-def compiled_knowledge(folder: str) -> Knowledge | None:
+def actions_file(language: str) -> str:
+    return f"actions.{language}.json"
+
+
+def texts_file(language: str) -> str:
+    return f"texts.{language}.json"
+
+
+def compiled_knowledge(folder: str, language: str = "en") -> Knowledge | None:
     """What was compiled of the sources in `folder`, or None where there is nothing usable.
 
     An installed copy carries it. A checkout keeps it in the user's cache and compiles again after every change; raises
@@ -64,40 +73,60 @@ def compiled_knowledge(folder: str) -> Knowledge | None:
     """
     shipped = os.path.join(folder, "compiled")
     if os.path.isdir(shipped):
-        return read_compiled(shipped, folder)
+        return read_compiled(shipped, folder, language)
     from .cache import cached_knowledge
 
-    return cached_knowledge(folder)
+    return cached_knowledge(folder, language)
 
 
-def read_compiled(folder: str, sources: str) -> Knowledge | None:
-    """The knowledge compiled into `folder`, or None if it cannot be used.
+def read_compiled(folder: str, sources: str, language: str = "en") -> Knowledge | None:
+    """The knowledge compiled into `folder`, or None if it cannot be used. What there is not in `language` is English.
 
     `sources` holds the YAML files, which are asked if a file that is read later turns out to be damaged.
     """
     try:
         digest, body = _read(folder, CORE)
         core, *lines = body.split(b"\n")
-        return _knowledge(json.loads(core), lines, digest, _Store(folder, digest, sources))
+        texts: list[bytes] = []
+        if language != "en":
+            if os.path.exists(os.path.join(folder, texts_file(language))):
+                texts = _read(folder, texts_file(language), digest)[1].split(b"\n")
+            else:
+                language = "en"
+        return _knowledge(json.loads(core), lines, texts, digest, _Store(folder, digest, sources, language))
     except DAMAGE:
         return None
 
 
-def _knowledge(core: Any, lines: list[bytes], digest: str, store: "_Store") -> Knowledge:
+def _knowledge(core: Any, lines: list[bytes], texts: list[bytes], digest: str, store: "_Store") -> Knowledge:
     files: list[str] = core["files"]
     rule_ids, names = core["rules"], core["facts"]
     n_rules, n_signatures = len(rule_ids), core["signatures"]
     if len(lines) != n_rules + n_signatures + len(names):
         raise ValueError("it has another number of lines than it says")
-    rules = _Lines(lines[:n_rules], lambda line: _rule(json.loads(line), files))
-    fact_lines = dict(zip(names, lines[n_rules + n_signatures :], strict=True))
+    if texts and len(texts) != n_rules + len(names):
+        raise ValueError("the texts of another language have another number of lines")
+    first_fact = n_rules + n_signatures
+    number = {name: position for position, name in enumerate(names)}
+
+    def rule_at(position: int) -> Rule:
+        rule = _rule(json.loads(lines[position]), files)
+        return rule._replace(because=json.loads(texts[position])) if texts else rule
+
+    def fact_named(name: str) -> FactSpec:
+        spec = _fact_spec(json.loads(lines[first_fact + number[name]]), files)
+        if texts and spec.ask:
+            spec = spec._replace(ask=spec.ask._replace(say=json.loads(texts[n_rules + number[name]])))
+        return spec
+
+    rules = _Lines(n_rules, rule_at)
     place = {name: position for position, name in enumerate(rule_ids)}
     knowledge = Knowledge(
-        facts=Later(fact_lines, lambda name: _fact_spec(json.loads(fact_lines[name]), files)),
+        facts=Later(names, fact_named),
         rules=rules,
         signatures=_Signatures(
-            lines[n_rules : n_rules + n_signatures],
-            lambda line: _signature(json.loads(line), files),
+            n_signatures,
+            lambda position: _signature(json.loads(lines[n_rules + position]), files),
             LiteralIndex(*core["literals"]),
         ),
         tables=Later(core["tables"], store.table),
@@ -124,10 +153,9 @@ def _knowledge(core: Any, lines: list[bytes], digest: str, store: "_Store") -> K
 class _Lines(Sequence[_T]):
     """Values of which each is read from its line when it is first asked for."""
 
-    def __init__(self, lines: list[bytes], read: Callable[[bytes], _T]) -> None:
-        self._lines = lines
+    def __init__(self, count: int, read: Callable[[int], _T]) -> None:
         self._read = read
-        self._known: list[_T | None] = [None] * len(lines)
+        self._known: list[_T | None] = [None] * count
 
     @overload
     def __getitem__(self, place: int) -> _T: ...
@@ -138,16 +166,16 @@ class _Lines(Sequence[_T]):
             return tuple([self[one] for one in range(*place.indices(len(self)))])
         known = self._known[place]
         if known is None:
-            known = self._known[place] = self._read(self._lines[place])
+            known = self._known[place] = self._read(place if place >= 0 else len(self) + place)
         return known
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._known)
 
 
 class _Signatures(_Lines[Signature], Signatures):
-    def __init__(self, lines: list[bytes], read: Callable[[bytes], Signature], index: LiteralIndex) -> None:
-        super().__init__(lines, read)
+    def __init__(self, count: int, read: Callable[[int], Signature], index: LiteralIndex) -> None:
+        super().__init__(count, read)
         self.literal_index = index
 
 
@@ -189,10 +217,11 @@ def _read(folder: str, name: str, digest: str = "") -> tuple[str, bytes]:
 class _Store:
     """The files that are read later. A file that fails is replaced by its YAML source."""
 
-    def __init__(self, folder: str, digest: str, sources: str) -> None:
+    def __init__(self, folder: str, digest: str, sources: str, language: str) -> None:
         self._folder = folder
         self._digest = digest
         self._sources = sources
+        self._language = language
         self._actions: Mapping[str, Action] | None = None
         self._from_sources: Knowledge | None = None
 
@@ -204,14 +233,14 @@ class _Store:
 
     def article(self, name: str) -> Article:
         try:
-            return _article(self._content(article_file(name)))
+            return _article(self._content(article_file(name, self._language)))
         except DAMAGE:
             return self._again().articles[name]
 
     def action(self, name: str) -> Action:
         if self._actions is None:
             try:
-                self._actions = {raw[0]: _action(raw) for raw in self._content(ACTIONS)}
+                self._actions = {raw[0]: _action(raw) for raw in self._content(actions_file(self._language))}
             except DAMAGE:
                 self._actions = self._again().actions
         return self._actions[name]
@@ -224,8 +253,10 @@ class _Store:
             from pathlib import Path
 
             from .sources import read_sources
+            from .translate import localized
 
-            self._from_sources = read_sources(Path(self._sources))
+            read = read_sources(Path(self._sources))
+            self._from_sources = localized(read, read.translations.get(self._language, {}))
         return self._from_sources
 
 

@@ -26,6 +26,7 @@ from ..model import (
 )
 from .fields import Fields, fields, plain, text_of
 from .patterns import check_pattern, needs, required_literals
+from .translate import differences
 from .yaml_marks import Mapping, Node, Scalar, Sequence
 
 TYPES = ("text", "number", "flag", "version", "texts", "versions")
@@ -268,6 +269,20 @@ def table(node: Node, problems: list[Problem]) -> Iterator[tuple[str, Table]]:
                 at=top.at,
             ),
         )
+
+
+def translations(node: Node, problems: list[Problem]) -> dict[str, str]:
+    """Texts by what they say in English."""
+    found: dict[str, str] = {}
+    with fields(node, "a file of translations", problems) as top:
+        listed = top.required("translations")
+        if listed is not None and not isinstance(listed, Mapping):
+            top.complain("'translations' is a mapping of English texts to their translations", listed.at)
+        for english, entry in listed.entries.items() if isinstance(listed, Mapping) else ():
+            text = text_of(entry, "the translation", problems)
+            problems += [Problem(message, entry.at) for message in differences(english, text)]
+            found[english] = text
+    return found
 
 
 def action(node: Node, problems: list[Problem]) -> Iterator[tuple[str, Action]]:

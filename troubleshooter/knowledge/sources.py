@@ -60,6 +60,7 @@ class _Reading:
         self.actions: dict[str, Action] = dict(base.actions) if base else {}
         self.strengths = base.strengths if base else Strengths({}, {})
         self.digest = base.digest if base else ""
+        self.translations: dict[str, dict[str, str]] = {}
 
     def folder(self, folder: Path, pack: str, shown_below: str) -> None:
         """Read `rules/` and `knowledge_base/` of a pack, or the whole folder as rules where it has neither."""
@@ -88,6 +89,9 @@ class _Reading:
             self._add(self.articles, articles, path)
         for _, node in self._nodes(_files(rules), folder, shown_below):
             self.rules += read.rules(node, pack, self.problems)
+        for path, node in self._nodes(_files(base / "translations"), folder, shown_below):
+            language = Path(path).relative_to("knowledge_base/translations").parts[0].removesuffix(".yaml")
+            self.translations.setdefault(language, {}).update(read.translations(node, self.problems))
         # One digest on top of the other: that of the built-in folder is the same whether its files were read or not.
         own = f"sha256:{self._files.hexdigest()}"
         self.digest = f"sha256:{sha256((self.digest + own).encode()).hexdigest()}" if self.digest else own
@@ -125,6 +129,7 @@ class _Reading:
             strengths=self.strengths,
             packs=packs,
             digest=self.digest,
+            translations=self.translations,
         )
 
 
