@@ -1,5 +1,6 @@
 """The whole package and the target scripts in real Windows interpreters, under wine."""
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -9,7 +10,10 @@ import pytest
 from fake_torch import attributes, install, version_file
 from wine import VERSIONS, Wine, build, lay_driver, needs_mingw, path_of
 
-from troubleshooter.probes import PROBES
+from troubleshooter.collector import collector_source
+from troubleshooter.model import Claim
+from troubleshooter.probes import PROBES, observe_machine
+from troubleshooter.recording import RecordedMachine, RecordingMachine
 
 pytestmark = [
     pytest.mark.wine,
@@ -81,6 +85,25 @@ def test_a_windows_python_is_inspected_and_imports_torch(version: str, wine: Win
     assert asked["is-available"]["value"] == {"available": True}
     tested = steps(wine.script(python, "gpu_tests.py", "quick", "torch.init", cwd=tmp_path))
     assert tested["test"]["outcome"] == "passed"
+
+
+def test_the_collector_takes_the_registry_that_the_probes_ask_for(wine: Wine, tmp_path: Path) -> None:
+    script, answers = tmp_path / "collect.py", tmp_path / "answers.json"
+    script.write_text(collector_source(), encoding="ascii")
+    wine.add_to_registry(DISPLAY_CLASS, "DriverVersion", "REG_SZ", "32.0.15.6094")
+    try:
+        done = wine.run([str(wine.doctor()), str(script), "-o", str(answers)], cwd=tmp_path, timeout=180)
+    finally:
+        wine.run(["reg", "delete", DISPLAY_CLASS, "/f"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    recorded = json.loads(answers.read_text(encoding="utf-8"))
+    assert recorded["registry"][DISPLAY_CLASS]["values"]["DriverVersion"] == "32.0.15.6094"
+    asked = RecordingMachine(RecordedMachine(recorded))
+    found = {one.name: one.value for one in observe_machine(asked) if isinstance(one, Claim) and one.state == "present"}
+    assert found["windows.code_page"] > 0
+    asked_for = set(asked.recording([])["registry"])
+    assert asked_for
+    assert asked_for <= set(recorded["registry"]), "add these to target/collect.py"
 
 
 # --- running programs

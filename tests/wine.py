@@ -57,6 +57,16 @@ class Wine:
             stderr=subprocess.DEVNULL,
             env=self._environ,
         )
+        # Whoever comes first starts wine's services, and they keep its pipes open: a program without pipes it shall be.
+        subprocess.run(
+            ["wine", "cmd", "/d", "/c", "exit"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=self._environ,
+            timeout=60,
+            check=False,
+        )
 
     def run(
         self,

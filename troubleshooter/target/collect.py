@@ -65,6 +65,14 @@ STATS = [
     "/usr/lib/wsl/lib/nvidia-smi", "/run/current-system/sw/bin/nvidia-smi", "/usr/lib/wsl", "/usr/local/cuda/bin/nvcc",
     "/run/nvidia-persistenced/socket", "/var/run/reboot-required", "/proc/driver/nvidia",
 ]  # fmt: skip
+CONTROL = "HKLM\\SYSTEM\\CurrentControlSet\\Control\\"
+DISPLAY_CLASS = CONTROL + "Class\\{4d36e968-e325-11ce-bfc1-08002be10318}"
+REGISTRY = [
+    CONTROL + "FileSystem", CONTROL + "Nls\\CodePage", CONTROL + "Session Manager\\Memory Management",
+    CONTROL + "GraphicsDrivers", "HKLM\\SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion", DISPLAY_CLASS,
+    "HKLM\\SOFTWARE\\Microsoft\\VisualStudio\\14.0\\VC\\Runtimes\\X64",
+    "HKLM\\SOFTWARE\\WOW6432Node\\Microsoft\\VisualStudio\\14.0\\VC\\Runtimes\\X64",
+]  # fmt: skip
 COMMANDS = {
     "linux": [
         ["nvidia-smi", "-q", "-x"], ["nvidia-smi"], ["nvidia-smi", "--query-gpu=index,compute_cap", "--format=csv"],
@@ -105,7 +113,9 @@ def collect(python):
     seen = {"files": {}, "links": {}, "listings": {}, "stats": {}, "programs": {}, "commands": [], "target": {}}
     missing = set()
     system = "linux" if sys.platform.startswith("linux") else sys.platform
-    if system != "win32":
+    if system == "win32":
+        seen["registry"] = registry()
+    else:
         look(seen, missing)
     folder = tempfile.mkdtemp()
     waiting = [threading.Thread(target=ask, args=(argv, seen)) for argv in COMMANDS.get(system, [])]
@@ -158,6 +168,36 @@ def look(seen, missing):
     for pattern in STATS:
         for path in expand(pattern):
             about(path, seen, missing)
+
+
+def registry():
+    """The keys of REGISTRY, and of each display adapter, as a recording has them."""
+    found = {}
+    for path in REGISTRY:
+        found[path] = key = read_key(path)
+        for name in key.get("keys", ()) if path == DISPLAY_CLASS else ():
+            if name.isdigit():
+                found[path + "\\" + name] = read_key(path + "\\" + name)
+    return found
+
+
+def read_key(path):
+    import winreg
+
+    try:
+        place = winreg.OpenKey(
+            winreg.HKEY_LOCAL_MACHINE, path.partition("\\")[2], 0, winreg.KEY_READ | winreg.KEY_WOW64_64KEY
+        )
+        with place as key:
+            subkeys, values, _ = winreg.QueryInfoKey(key)
+            entries = [winreg.EnumValue(key, number) for number in range(values)]
+            names = [winreg.EnumKey(key, number) for number in range(subkeys)]
+    except OSError as error:
+        ending = "missing" if isinstance(error, FileNotFoundError) else "denied"
+        return {"ending": ending, "reason": str(error.strerror)}
+    # Bytes say nothing to the probes, and can hold what nobody wants to give away.
+    kept = (winreg.REG_SZ, winreg.REG_EXPAND_SZ, winreg.REG_DWORD, winreg.REG_QWORD, winreg.REG_MULTI_SZ)
+    return {"values": {name: value for name, value, kind in entries if kind in kept}, "keys": names}
 
 
 def expand(pattern):
