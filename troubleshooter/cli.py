@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from . import __version__
 from .errors import TroubleshooterError, UsageError, did_you_mean
@@ -61,6 +61,20 @@ def _add_log(log: argparse.ArgumentParser) -> None:
     log.add_argument("files", nargs="*", metavar="FILE", help="files; - or none is standard input")
     log.set_defaults(do=_log)
     _common(log)
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.usage = "troubleshoot run [--report FILE] [options] -- COMMAND…"
+    run.description = "Runs the command as it would run without us. If it fails, what it printed is diagnosed "
+    run.description += "together with this machine and with the Python that ran; the exit code stays the command's own."
+    run.add_argument(
+        "--report", metavar="FILE", help="write the report there, also of a command that went well (.json, .md or text)"
+    )
+    run.add_argument("--python", default="", metavar="PATH", help="the Python that the command runs, if we cannot tell")
+    _tests(run)
+    _knowledge_options(run)
+    run.add_argument("--lang", choices=("en", "zh"), help="language of the report; without it that of the locale")
+    run.set_defaults(do=_run_command, format="text", share=False)
 
 
 def _add_snapshot(snapshot: argparse.ArgumentParser) -> None:
@@ -151,6 +165,7 @@ def _form(command: argparse.ArgumentParser) -> None:
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "check": ("look at this machine and at the Python that runs torch (the default)", _add_check),
     "log": ("name the cause from a pasted error text alone", _add_log),
+    "run": ("run a command, and if it fails diagnose what it printed and this machine together", _add_run),
     "snapshot": ("write all answers of this machine to a file, without names and secrets", _add_snapshot),
     "explain": ("all that is known of a diagnosis", _add_explain),
     "why": ("the whole proof of a diagnosis: facts, sources, rules, tables", _add_why),
@@ -184,7 +199,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     if not words or (words[0] not in _COMMANDS and words[0] not in ("-h", "--help", "--version")):
         words = ["check", *words]
-    options = _plain_log(words) or parser(words[0] if words[0] in _COMMANDS else "").parse_args(words)
+    told, argv = words, []
+    if words[0] == "run" and "--" in words:
+        told, argv = words[: words.index("--")], words[words.index("--") + 1 :]
+    options = _plain_log(words) or parser(words[0] if words[0] in _COMMANDS else "").parse_args(told)
+    options.argv = argv
     if getattr(options, "lang", "") is None:
         options.lang = "en" if options.format == "json" else _language_of_people()
     do: Callable[[argparse.Namespace], int] = options.do
@@ -236,6 +255,69 @@ def _log(options: argparse.Namespace) -> int:
     return _print(_read_texts(options, texts), options, texts)
 
 
+def _run_command(options: argparse.Namespace) -> int:
+    """The command's own exit code, whatever becomes of the report."""
+    from contextlib import closing
+
+    from .processes import Watch
+    from .runner import end_like, run_command
+    from .spool import Spool
+
+    if not options.argv:
+        raise UsageError("there is no command to run", "troubleshoot run -- python train.py")
+    with closing(Spool()) as spool:
+        watch = Watch()
+        ran = run_command(options.argv, spool, watch.look)
+        if ran.reason:
+            print(f"troubleshoot: {ran.reason}", file=sys.stderr)
+        elif options.report or (ran.code and not ran.by_the_user):
+            from .launchers import interpreter_of
+            from .machine import LiveMachine
+
+            try:
+                python = options.python or watch.python(interpreter_of(LiveMachine(), options.argv))
+                _report_on_command(options, spool, python)
+            except KeyboardInterrupt:
+                print("\nInterrupted.", file=sys.stderr)
+            except TroubleshooterError as error:
+                _complain(error, as_json=False)
+            except Exception:
+                _internal_error()
+    return end_like(ran)
+
+
+def _report_on_command(options: argparse.Namespace, printed: Readable, python: str) -> None:
+    from .pipeline import check
+    from .report.json_report import report_json
+
+    # What it printed has been seen by whoever ran it; all that is ours goes to stderr.
+    print("\ntroubleshoot: looking for the cause …", file=sys.stderr)
+    request = _request(options, (("what the command printed", printed),))._replace(python=python)
+    report = check(request, _knowledge(options.rules, options.lang), _machine_of(options))
+    whole = report_json(report)
+    if not options.report:
+        from .report.text import report_lines
+
+        _print_lines(report_lines(report, options.lang), "text", sys.stderr)
+    elif options.report.endswith(".json"):
+        _write(options.report, whole.encode("ascii"))
+    elif options.report.endswith(".md"):
+        from .privacy import redact, replaced_in_words
+        from .report.markdown import report_markdown
+
+        neutral, counts = redact(report, _identity())
+        _write(options.report, report_markdown(neutral, options.lang, replaced_in_words(counts)).encode())
+    else:
+        from .report.text import plain, report_lines
+
+        _write(options.report, plain(report_lines(report, options.lang), 100).encode())
+    if options.report:
+        print(f"Verdict: {report.verdict}. Written: {options.report}", file=sys.stderr)
+    from .state import keep_last_report
+
+    keep_last_report(whole)
+
+
 def _read_texts(options: argparse.Namespace, texts: Sequence[Pasted]) -> Report:
     """The report on texts; one that the collector or `snapshot` has written is a machine of its own."""
     from .pipeline import check, diagnose_text
@@ -265,14 +347,14 @@ def _request(options: argparse.Namespace, texts: Sequence[Pasted]) -> Request:
 
 
 def _machine_of(options: argparse.Namespace) -> Machine:
-    if options.snapshot:
+    if getattr(options, "snapshot", None):
         from .recording import RecordedMachine, read_recording
 
         ((name, data),) = _texts([options.snapshot])
         return RecordedMachine(read_recording(data, name), name)
     from .machine import LiveMachine, RootMachine
 
-    return RootMachine(options.root) if options.root else LiveMachine()
+    return RootMachine(options.root) if getattr(options, "root", None) else LiveMachine()
 
 
 def _snapshot(options: argparse.Namespace) -> int:
@@ -538,7 +620,7 @@ def _print(report: Report, options: argparse.Namespace, texts: Sequence[Pasted])
     elif options.format == "markdown":
         from .report.markdown import report_markdown
 
-        _write_text(report_markdown(report, options.lang, replaced))
+        _write_text(report_markdown(report, options.lang, replaced), sys.stdout)
     else:
         from .report.text import report_lines
 
@@ -552,29 +634,32 @@ def _print(report: Report, options: argparse.Namespace, texts: Sequence[Pasted])
     return EXIT_CODES[report.verdict]
 
 
-def _print_lines(lines: Iterator[Line], form: str) -> None:
+def _print_lines(lines: Iterator[Line], form: str, to: TextIO | None = None) -> None:
+    """`to` is stdout where it is not given."""
     from .report.text import plain
+
+    stream = to or sys.stdout
 
     if form == "markdown":
         from .report.markdown import lines_markdown
 
-        _write_text(lines_markdown(lines))
+        _write_text(lines_markdown(lines), stream)
         return
-    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR"):
+    if stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR"):
         from .report.terminal import print_terminal
 
-        print_terminal(lines)
+        print_terminal(lines, stream)
         return
     width = 100
-    if sys.stdout.isatty():
-        width = os.get_terminal_size(sys.stdout.fileno()).columns
-    _write_text(plain(lines, width, sys.stdout.encoding or "ascii"))
+    if stream.isatty():
+        width = os.get_terminal_size(stream.fileno()).columns
+    _write_text(plain(lines, width, stream.encoding or "ascii"), stream)
 
 
-def _write_text(text: str) -> None:
+def _write_text(text: str, stream: TextIO) -> None:
     """With whatever the terminal cannot show replaced."""
-    encoding = sys.stdout.encoding or "ascii"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    encoding = stream.encoding or "ascii"
+    stream.write(text.encode(encoding, "replace").decode(encoding))
 
 
 def _complain(error: TroubleshooterError, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from .ask import CERTAIN, ask, worth_asking
 from .derive import derive
 from .engine import infer
 from .model import (
+    PRESENT,
     Claim,
     Conclusion,
     Diagnosis,
@@ -128,7 +129,11 @@ def check(
     claims = [one for one in seen if isinstance(one, Claim)] + list(hinted)
     unread: list[str] = []
     if request.texts:
-        claims += read_paste(request.texts, knowledge.signatures, unread.append)
+        pasted = read_paste(request.texts, knowledge.signatures, unread.append)
+        if other := _other_interpreter(claims, pasted):
+            unread.insert(0, other)
+            pasted = _of_the_paste_alone(claims, pasted)
+        claims += pasted
     scanned = tuple(read_transcripts(transcripts, knowledge.signatures))
     thought = think((*claims, *scanned), knowledge, request.engine)
     tests: tuple[TestResult, ...] = ()
@@ -148,6 +153,36 @@ def check(
     if isinstance(machine, RecordedMachine) and not python:
         python = thought.facts.text("python.path")
     return _report(thought, knowledge, inputs, _target(python, thought.facts), tests, start, (*unread, *remarks))
+
+
+def _other_interpreter(claims: Iterable[Claim], pasted: Iterable[Claim]) -> str:
+    """What to say if the text comes from another Python than the one that was looked at; empty where it does not."""
+    here, there = (
+        next((str(one.value) for one in some if one.name == "python.prefix" and one.state == PRESENT), "")
+        for some in (claims, pasted)
+    )
+    if not here or not there or _same_folder(here, there):
+        return ""
+    return f"The text comes from the Python in {there}, and the one that was looked at is in {here}: --python chooses."
+
+
+def _same_folder(one: str, other: str) -> bool:
+    """By name, or, where both are here, by what they are."""
+    import os
+
+    plain = [path.replace("\\", "/").rstrip("/").lower() for path in (one, other)]
+    if plain[0] == plain[1] or "~" in other or "$" in other:
+        return True
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def _of_the_paste_alone(claims: Iterable[Claim], pasted: Iterable[Claim]) -> tuple[Claim, ...]:
+    """Without what the text says of its own Python where the target has said the same of itself: neither is wrong."""
+    known = {(one.name, one.subject) for one in claims if one.source.kind == "target"}
+    return tuple(one for one in pasted if (one.name, one.subject) not in known)
 
 
 def record(
