@@ -99,7 +99,7 @@ def test_nothing_seen_and_no_test_run_is_said_as_it_is() -> None:
 def test_the_terminal_shows_the_same_rows_with_colour() -> None:
     code = (
         "import sys\nfrom troubleshooter.report.terminal import print_terminal\nfrom troubleshooter.report.text import Line\n"
-        "print_terminal(iter([Line('A title', 'title'), Line('words [not markup] ' * 9, 'plain', 4), Line('pip install x', 'command', 9)]))"
+        "print_terminal(iter([Line('A title', 'title'), Line('words [not markup] ' * 9, 'plain', 4), Line('pip install x', 'command', 9)]), sys.stdout)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
