@@ -20,7 +20,7 @@ LAYERS = [
     ["recording", "launchers"],
     ["probes", "paste", "derive", "engine", "confirm", "apply"],
     ["examples", "rank", "knowledge"],
-    ["prescribe", "ask", "proof"],
+    ["prescribe", "ask", "proof", "counterfactual"],
     ["pipeline", "report", "state", "collector", "arguments"],
     ["cli"],
     ["__main__"],

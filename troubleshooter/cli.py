@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
 
     from .machine import Machine
-    from .model import Readable
+    from .model import Claim, Readable
     from .privacy import Identity
     from .report.text import Line
 
@@ -94,12 +94,28 @@ def _add_explain(explain: argparse.ArgumentParser) -> None:
 
 def _add_why(why: argparse.ArgumentParser) -> None:
     why.add_argument("id", metavar="ID", help="of a diagnosis, or finding.NAME, note.NAME")
-    of = why.add_mutually_exclusive_group()
+    why.set_defaults(do=_why)
+    _of_what(why)
+
+
+def _add_why_not(why_not: argparse.ArgumentParser) -> None:
+    why_not.add_argument("id", metavar="ID", help="of a diagnosis, or finding.NAME, note.NAME")
+    why_not.set_defaults(do=_why_not)
+    _of_what(why_not)
+
+
+def _add_what_if(what_if: argparse.ArgumentParser) -> None:
+    what_if.add_argument("changes", nargs="+", metavar="NAME=VALUE", help="as --set takes them")
+    what_if.set_defaults(do=_what_if)
+    _of_what(what_if)
+
+
+def _of_what(command: argparse.ArgumentParser) -> None:
+    of = command.add_mutually_exclusive_group()
     of.add_argument("--report", metavar="FILE", help="a report in JSON; without it the last one")
     of.add_argument("--snapshot", metavar="FILE", help="a recording of a machine")
-    why.add_argument("--log", action="append", default=[], metavar="FILE", help="an error log")
-    why.set_defaults(do=_why)
-    _common(why)
+    command.add_argument("--log", action="append", default=[], metavar="FILE", help="an error log")
+    _common(command)
 
 
 def _add_collector(collector: argparse.ArgumentParser) -> None:
@@ -169,6 +185,8 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "snapshot": ("write all answers of this machine to a file, without names and secrets", _add_snapshot),
     "explain": ("all that is known of a diagnosis", _add_explain),
     "why": ("the whole proof of a diagnosis: facts, sources, rules, tables", _add_why),
+    "why-not": ("the rules that come nearest to a diagnosis, and what each of them lacks", _add_why_not),
+    "what-if": ("what other facts would change: what-if driver=580.65 torch=2.5.1+cu124", _add_what_if),
     "collector": ("write one Python file (3.6 and later) that collects answers on hosts without us", _add_collector),
     "completion": ("print what makes a shell complete our commands", _add_completion),
     "rules": ("rules of your own", _add_rules),
@@ -415,30 +433,14 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _why(options: argparse.Namespace) -> int:
-
-    from .pipeline import check, think
+    from .pipeline import think
     from .proof import names_of, prove
     from .report.explain import proof_lines
-    from .report.json_report import claims_of_report, proof_json, report_object
+    from .report.json_report import proof_json
 
     knowledge = _knowledge(options.rules, options.lang)
-    if options.id not in (known := names_of(knowledge)):
-        raise UsageError(f"nothing is called {options.id!r}", did_you_mean(options.id, known))
-    name = options.report or "the last report"
-    if options.snapshot:
-        import argparse
-
-        machine = _machine_of(argparse.Namespace(snapshot=options.snapshot, root=None))
-        texts = _pasted(options.log, options) if options.log else ()
-        told: object = report_object(check(_request(options, texts), knowledge, machine))
-    elif options.log:
-        told = report_object(_read_texts(options, _pasted(options.log, options)))
-    else:
-        told = _told(options.report)
-    try:
-        claims = tuple(claims_of_report(told if isinstance(told, dict) else {}))
-    except ValueError as error:
-        raise UsageError(f"{name} is no report: {error}", "give one that --format json has written") from error
+    _named(options.id, names_of(knowledge))
+    claims, name = _claims_told(options, knowledge)
     thought = think(claims, knowledge, options.engine)
     proofs = prove(options.id, thought.inference, thought.facts, thought.diagnoses, knowledge)
     if options.share or options.format == "markdown":
@@ -451,8 +453,87 @@ def _why(options: argparse.Namespace) -> int:
         _print_lines(proof_lines(proofs, options.lang), options.format)
     else:
         others = ", ".join(one.id for one in thought.diagnoses) or "nothing"
-        print(f"{options.id} was not concluded in {name if not options.log else 'this text'}; what was: {others}.")
+        print(f"{options.id} was not concluded in {name}; what was: {others}. why-not says what it lacks.")
     return 0 if proofs else 1
+
+
+def _why_not(options: argparse.Namespace) -> int:
+    from .counterfactual import why_not
+    from .pipeline import think
+    from .proof import names_of
+    from .report.explain import why_not_lines
+    from .report.json_report import why_not_json
+
+    knowledge = _knowledge(options.rules, options.lang)
+    _named(options.id, names_of(knowledge))
+    claims, name = _claims_told(options, knowledge)
+    thought = think(claims, knowledge, options.engine)
+    found = thought.inference.conclusions
+    concluded = any(one.name in (options.id, f"diagnosis.{options.id}") for one in found)
+    near = why_not(options.id, thought.facts, found, knowledge)
+    if options.share or options.format == "markdown":
+        from .privacy import redact
+
+        near, _ = redact(near, _identity())
+    if options.format == "json":
+        sys.stdout.write(why_not_json(options.id, concluded, near))
+    else:
+        if concluded:
+            print(f"{options.id} was concluded in {name}: why shows how. What would add to it:")
+        _print_lines(why_not_lines(near, knowledge, options.lang), options.format)
+    return 0
+
+
+def _what_if(options: argparse.Namespace) -> int:
+    from .counterfactual import changes
+    from .paste.hints import read_hints
+    from .pipeline import think, verdict
+    from .report.explain import what_if_lines
+    from .report.json_report import what_if_json
+
+    knowledge = _knowledge(options.rules, options.lang)
+    claims, _ = _claims_told(options, knowledge)
+    stated, unread = read_hints(_hints(options.changes), knowledge.facts)
+    if unread:
+        raise UsageError(unread[0].removeprefix("--set "), "NAME=VALUE with a fact of the catalogue or a short hint")
+    thoughts = [think(some, knowledge, options.engine) for some in (claims, (*claims, *stated))]
+    before, after = thoughts
+    changed = changes(before.diagnoses, after.diagnoses)
+    verdicts = (
+        verdict(before.diagnoses, before.notes, before.facts),
+        verdict(after.diagnoses, after.notes, after.facts),
+    )
+    if options.format == "json":
+        sys.stdout.write(what_if_json(changed, verdicts))
+    else:
+        _print_lines(what_if_lines(changed, verdicts, options.lang), options.format)
+    return 0
+
+
+def _named(name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise UsageError(f"nothing is called {name!r}", did_you_mean(name, known))
+
+
+def _claims_told(options: argparse.Namespace, knowledge: Knowledge) -> tuple[tuple[Claim, ...], str]:
+    """What was observed, by the last report or what the options name, and the words for where that was."""
+    from .pipeline import check
+    from .report.json_report import claims_of_report, report_object
+
+    name = options.report or "the last report"
+    if options.snapshot:
+        name = options.snapshot
+        texts = _pasted(options.log, options) if options.log else ()
+        told: object = report_object(check(_request(options, texts), knowledge, _machine_of(options)))
+    elif options.log:
+        name = "this text"
+        told = report_object(_read_texts(options, _pasted(options.log, options)))
+    else:
+        told = _told(options.report)
+    try:
+        return tuple(claims_of_report(told if isinstance(told, dict) else {})), name
+    except ValueError as error:
+        raise UsageError(f"{name} is no report: {error}", "give one that --format json has written") from error
 
 
 def _told(path: str | None) -> object:

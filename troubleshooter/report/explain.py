@@ -2,7 +2,21 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..model import ABSENT, PRESENT, Action, Article, Firing, Ground, Proof, Rule, StepSpec
+from ..counterfactual import Changed, Missing, Near
+from ..model import (
+    ABSENT,
+    PRESENT,
+    Action,
+    Article,
+    Condition,
+    FactRef,
+    Firing,
+    Ground,
+    Knowledge,
+    Proof,
+    Rule,
+    StepSpec,
+)
 from ..text import clean
 from .summary import percent
 from .text import Line, source_text
@@ -91,6 +105,63 @@ def proof_lines(proofs: Sequence[Proof], language: str = "en") -> Iterator[Line]
                 yield Line(words[heading], "heading")
             for firing in chosen:
                 yield from _firing(firing, 2, words)
+
+
+def why_not_lines(near: Sequence[Near], knowledge: Knowledge, language: str = "en") -> Iterator[Line]:
+    words = words_for(language)
+    yield Line(words["nearest"], "heading")
+    for one in near:
+        about = "" if one.subject == "host" else f"  [{one.subject}]"
+        place = f"{one.rule.at.file}:{one.rule.at.line}"
+        yield Line(f"- {clean(one.rule.because)}{about}", indent=2, hang=2)
+        yield Line(clean(" · ".join(filter(None, (one.rule.evidence, one.rule.id, place)))), "dim", 4, 2)
+        for lack in one.missing:
+            yield Line(f"{words['lacks']}: {clean(_condition(lack.condition))}", indent=4, hang=2)
+            yield Line(clean(_found(lack, knowledge, words)), "dim", 6, 2)
+
+
+def _condition(condition: Condition) -> str:
+    operand = condition.operand
+    if condition.op == "no":
+        return f"no {condition.fact}"
+    if isinstance(operand, FactRef):
+        shown = operand.fact
+    else:
+        shown = ", ".join(operand) if isinstance(operand, tuple) else _plain(operand)
+    return f"{condition.fact} {condition.op} {shown}"
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _found(lack: Missing, knowledge: Knowledge, words: Mapping[str, str]) -> str:
+    """What is there instead, or how to find it out."""
+    name = lack.condition.fact
+    if lack.state == "unknown" and lack.found is not None and isinstance(lack.condition.operand, FactRef):
+        name = lack.condition.operand.fact
+    spec = knowledge.facts.get(name)
+    if lack.state == "unknown":
+        ask = f"; {spec.ask.say} ({' '.join(spec.ask.run)})" if spec and spec.ask and spec.ask.run else ""
+        return f"{name}: {words['is_unknown']}{ask}"
+    if name.startswith("log."):
+        return f"{words['not_in_text']}: {spec.meaning}" if spec else words["not_in_text"]
+    if name.startswith("finding."):
+        return words["concluded" if lack.found else "not_concluded"]
+    found = words["is_absent"] if lack.found is None else f"{words['it_is']} {_plain(lack.found)}"
+    return f"{found}; {words['compared_with']} {_plain(lack.wanted)}" if lack.wanted is not None else found
+
+
+def what_if_lines(changed: Sequence[Changed], verdicts: tuple[str, str], language: str = "en") -> Iterator[Line]:
+    words = words_for(language)
+    before, after = (words[one] for one in verdicts)
+    yield Line(f"{words['verdict']}: {after if before == after else f'{before} → {after}'}", "title")
+    if not changed:
+        yield Line(words["no_change"])
+    for one in changed:
+        about = "" if one.subject == "host" else f" [{one.subject}]"
+        figures = [words["not_listed"] if figure is None else percent(figure) for figure in (one.before, one.after)]
+        yield Line(f"- {one.id}{about}: {figures[0]} → {figures[1]}", indent=2, hang=2)
 
 
 def _firing(firing: Firing, indent: int, words: Mapping[str, str]) -> Iterator[Line]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import __version__
+from ..counterfactual import Changed, Near
 from ..errors import Problem
 from ..model import (
     HOST,
@@ -16,6 +17,7 @@ from ..model import (
     Diagnosis,
     Evidence,
     Fact,
+    FactRef,
     Firing,
     Ground,
     Proof,
@@ -264,6 +266,53 @@ def proof_json(name: str, proofs: Sequence[Proof]) -> str:
             }
             for proof in proofs
         ],
+    }
+    return json.dumps(found, indent=1) + "\n"
+
+
+def why_not_json(name: str, concluded: bool, near: Sequence[Near]) -> str:
+    """`troubleshooter.why-not/1`: the rules that come nearest, and the conditions that they lack."""
+    found = {
+        "schema": "troubleshooter.why-not/1",
+        "id": name,
+        "concluded": concluded,
+        "nearest": [
+            {
+                "rule": one.rule.id,
+                "pack": one.rule.pack,
+                "file": one.rule.at.file,
+                "line": one.rule.at.line,
+                "subject": one.subject,
+                "strength": one.rule.evidence,
+                "because": one.rule.because,
+                "conditions": len(one.rule.when),
+                "missing": [
+                    {
+                        "fact": lack.condition.fact,
+                        "op": lack.condition.op,
+                        "operand": lack.condition.operand._asdict()
+                        if isinstance(lack.condition.operand, FactRef)
+                        else lack.condition.operand,
+                        "state": lack.state,
+                        "found": lack.found,
+                        "wanted": lack.wanted,
+                    }
+                    for lack in one.missing
+                ],
+            }
+            for one in near
+        ],
+    }
+    return json.dumps(found, indent=1) + "\n"
+
+
+def what_if_json(changed: Sequence[Changed], verdicts: tuple[str, str]) -> str:
+    """`troubleshooter.what-if/1`: the verdict before and after, and every diagnosis whose confidence differs."""
+    found = {
+        "schema": "troubleshooter.what-if/1",
+        "before": verdicts[0],
+        "after": verdicts[1],
+        "changed": [one._asdict() for one in changed],
     }
     return json.dumps(found, indent=1) + "\n"
 
