@@ -22,6 +22,7 @@ LAYERS = [
     ["examples", "rank", "knowledge"],
     ["prescribe", "ask", "proof", "counterfactual"],
     ["pipeline", "report", "state", "collector", "arguments"],
+    ["interface"],
     ["cli"],
     ["__main__"],
 ]
