@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "troubleshooter"
 LAYERS = [
     ["model", "text", "credentials"],
     ["errors", "versions", "privacy", "literals", "processes"],
-    ["windows_job", "windows_system", "outputs", "libraries"],
+    ["windows_job", "windows_system", "outputs", "libraries", "builds"],
     ["commands", "spool"],
     ["machine", "runner"],
     ["interpreter", "settle"],
@@ -21,6 +21,7 @@ LAYERS = [
     ["probes", "paste", "derive", "engine", "confirm", "apply"],
     ["examples", "rank", "knowledge"],
     ["prescribe", "ask", "proof", "counterfactual"],
+    ["plan"],
     ["pipeline", "report", "state", "collector", "arguments"],
     ["interface"],
     ["cli"],

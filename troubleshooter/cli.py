@@ -85,6 +85,25 @@ def _add_snapshot(snapshot: argparse.ArgumentParser) -> None:
     _knowledge_options(snapshot)
 
 
+def _add_plan(plan: argparse.ArgumentParser) -> None:
+    plan.add_argument(
+        "--gpu", default="", metavar="NAME", help="for this GPU, or compute capability, and not this machine"
+    )
+    plan.add_argument("--driver", default="", metavar="V", help="with this NVIDIA driver")
+    plan.add_argument("--python", default="", metavar="V", help="with this version of Python", dest="python_version")
+    plan.add_argument("--os", default="", metavar="NAME", help="linux, windows, wsl or macos, and not this machine")
+    plan.add_argument("--glibc", default="", metavar="V", help="with this C library")
+    plan.add_argument("--torch", default="", metavar="V", help="ask for a release, or a build as 2.5.1+cu124")
+    plan.add_argument("--python-path", default="", metavar="PATH", help="the Python to look at", dest="python")
+    instead = plan.add_mutually_exclusive_group()
+    instead.add_argument("--root", metavar="DIR", help="look at the machine kept in this folder")
+    instead.add_argument("--snapshot", metavar="FILE", help="look at a recorded machine; - is standard input")
+    plan.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="hints", help="state a fact")
+    plan.add_argument("--format", choices=("text", "json"), default="text")
+    plan.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the plan")
+    plan.set_defaults(do=_plan)
+
+
 def _add_explain(explain: argparse.ArgumentParser) -> None:
     explain.add_argument("id", metavar="ID")
     explain.set_defaults(do=_explain)
@@ -183,6 +202,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "log": ("name the cause from a pasted error text alone", _add_log),
     "run": ("run a command, and if it fails diagnose what it printed and this machine together", _add_run),
     "snapshot": ("write all answers of this machine to a file, without names and secrets", _add_snapshot),
+    "plan": ("which build of torch to install here, which others run, and why the rest does not", _add_plan),
     "explain": ("all that is known of a diagnosis", _add_explain),
     "why": ("the whole proof of a diagnosis: facts, sources, rules, tables", _add_why),
     "why-not": ("the rules that come nearest to a diagnosis, and what each of them lacks", _add_why_not),
@@ -408,6 +428,54 @@ def _snapshot(options: argparse.Namespace) -> int:
     if options.output != "-":
         print(f"Written: {options.output}. Look at it: troubleshoot check --snapshot {options.output}", file=sys.stderr)
     return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    """0 where a build (the one asked for) runs, 1 where none does, 3 where the tables do not know.
+
+    A GPU or a system that is named is another machine: this one is not looked at then.
+    """
+    from .builds import CANNOT, OPEN, RUNS
+    from .pipeline import look
+    from .plan import make_plan
+    from .report.plan import plan_json, plan_lines
+
+    knowledge = _knowledge(())
+    elsewhere = (options.gpu or options.os) and not (options.snapshot or options.root)
+    machine = None if elsewhere else _machine_of(options)
+    request = Request(python=options.python, hints=(*_plan_hints(options), *_hints(options.hints)))
+    facts, remarks = look(request, knowledge, machine, _progress())
+    for remark in remarks:
+        print(remark, file=sys.stderr)
+    plan = make_plan(facts, knowledge, options.torch)
+    if options.format == "json":
+        sys.stdout.write(plan_json(plan))
+    else:
+        _print_lines(plan_lines(plan, options.lang), "text")
+    if plan.asked:
+        if plan.asked.existence.answer == "no":
+            return EXIT_CODES["problem"]
+        found = [one.status for one in plan.asked.builds] if plan.asked.existence.answer == "yes" else []
+    else:
+        found = [one.status for one in plan.builds]
+    if any(status in (RUNS, OPEN) for status in found):
+        return EXIT_CODES["healthy"]
+    return EXIT_CODES["problem" if found and all(status == CANNOT for status in found) else "inconclusive"]
+
+
+def _plan_hints(options: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    import re
+
+    capability = re.fullmatch(r"(?i)(?:sm_?|cc|compute capability)?\s*(\d{1,2})\.?(\d)", options.gpu.strip())
+    gpu = ("gpu.capability", f"{capability[1]}.{capability[2]}") if capability else ("gpu", options.gpu)
+    given = (
+        gpu,
+        ("driver", options.driver),
+        ("python", options.python_version),
+        ("os", options.os),
+        ("glibc", options.glibc),
+    )
+    return tuple((name, value) for name, value in given if value)
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -185,6 +185,23 @@ def _of_the_paste_alone(claims: Iterable[Claim], pasted: Iterable[Claim]) -> tup
     return tuple(one for one in pasted if (one.name, one.subject) not in known)
 
 
+def look(
+    request: Request, knowledge: Knowledge, machine: "Machine | None", progress: Callable[[str], None] | None = None
+) -> tuple[Facts, tuple[str, ...]]:
+    """What is known of a machine and of the hints, with what the tables add; no judgement. Without a machine the hints
+    alone.
+    """
+    hinted, remarks = _hints(request, knowledge)
+    claims: list[Claim] = list(hinted)
+    if machine is not None:
+        from .probes.python_target import find_target
+
+        (progress or _silent)("Looking at the machine and at the Python that runs torch")
+        seen, _ = _observe(machine, find_target(machine, request.python), ())
+        claims += [one for one in seen if isinstance(one, Claim)]
+    return derive(settle(claims, knowledge.facts), knowledge.tables), remarks
+
+
 def record(
     request: Request,
     knowledge: Knowledge,

@@ -158,3 +158,11 @@ def _powershell(text: str, always: bool = False) -> str:
         return text
     # Typographic single quotes end a literal as the straight one does; a doubled one is the character itself.
     return "'" + re.sub("(['\u2018\u2019\u201a\u201b])", r"\1\1", text) + "'"
+
+
+def step_of(spec: StepSpec, facts: Facts, actions: Mapping[str, Action]) -> Step | None:
+    """One step written out for this machine; None where a placeholder has no value or no form of the action fits."""
+    try:
+        return _step(spec, HOST, facts, actions)
+    except _MissingError:
+        return None

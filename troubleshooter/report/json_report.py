@@ -122,7 +122,7 @@ def _diagnosis(one: Diagnosis, rank: int) -> dict[str, object]:
                 "id": remedy.id,
                 "title": remedy.title,
                 "risk": remedy.risk,
-                "steps": [_step(step) for step in remedy.steps],
+                "steps": [step_object(step) for step in remedy.steps],
             }
             for remedy in one.remedies
         ],
@@ -145,7 +145,7 @@ def _source(source: Source) -> dict[str, object]:
     return {"kind": source.kind, "via": source.via, "file": source.file, "line": source.line, "detail": source.detail}
 
 
-def _step(step: Step) -> dict[str, object]:
+def step_object(step: Step) -> dict[str, object]:
     return {**step._asdict(), "argv": list(step.argv), "env": dict(step.env)}
 
 
