@@ -5,7 +5,6 @@ What is newer than the tables, or not confirmed in them, is never certain, neith
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from .model import Table
@@ -559,7 +558,6 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(str(one) for one in value) if isinstance(value, (tuple, list)) else ()
 
 
-@lru_cache(maxsize=4096)
 def at_least(version: str, floor: str) -> bool:
     left, right = order(version), order(floor)
     return left is not None and right is not None and left >= right
@@ -575,7 +573,6 @@ def _short(version: str) -> str:
     return ".".join(release(version).split(".")[:2])
 
 
-@lru_cache(maxsize=1024)
 def _order(text: str) -> Order:
     return order(text) or ((), (0, 0))
 

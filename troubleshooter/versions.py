@@ -5,7 +5,7 @@ package, and NVIDIA's leading zeros ("525.60.13" against "525.60.3") must not ma
 """
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 _PRE_RANK = {"dev": 0, "a": 1, "alpha": 1, "b": 2, "beta": 2, "rc": 3, "c": 3, "pre": 3, "preview": 3}
 _FINAL = (9, 0)
@@ -25,6 +25,7 @@ def _pre() -> re.Pattern[str]:
 Order = tuple[tuple[int, ...], tuple[int, int]]
 
 
+@lru_cache(maxsize=2048)
 def order(text: str) -> Order | None:
     """A key that sorts versions, or None if `text` does not begin with a number.
 
