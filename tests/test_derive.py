@@ -38,8 +38,26 @@ def derived(knowledge: Knowledge, given: dict[str, Value]) -> Facts:
         ({"driver.version": "572.61"}, {"driver.branch": "570", "driver.cuda_version": "12.8"}),
         ({"driver.version": "640.10"}, {"driver.branch": None, "driver.cuda_version": None}),
         ({"driver.version": "620.10"}, {"driver.branch": "620", "driver.cuda_version": None}),
+        # what stands beside torch
+        ({"torch.version": "2.5.1", "torchvision.version": "0.16.2"}, {"torchvision.fits": False}),
+        ({"torch.version": "2.5.1", "torchvision.version": "0.20.0"}, {"torchvision.fits": None}),
+        ({"torch.version": "2.5.1", "torch.tag": "cu124", "torchvision.version": "0.20.1+cpu"}, {"torchvision.fits": False}),
+        ({"torch.version": "2.2.2", "numpy.version": "2.1.3"}, {"numpy.fits": False}),
+        ({"torch.version": "2.17.0", "numpy.version": "2.1.3"}, {"numpy.fits": None}),
+        ({"torch.version": "2.14.1", "triton.version": "3.8.1"}, {"triton.fits": True}),
+        # what an installer was asked for
+        ({"install.wanted": "2.0.1", "install.index_tag": "cu121"},
+         {"install.exists": False, "install.tags": ("cu117", "cu118"), "install.tag_since": "2.1.0", "install.tag_until": None}),
+        ({"install.wanted": "2.15.0", "install.index_tag": "cu130"}, {"install.exists": None}),
+        ({"install.wanted": "1.13.1", "python.version": "3.12"}, {"install.python_too_new": True, "install.python_limit": "3.11"}),
+        # building
+        ({"nvcc.version": "12.1", "torch.cuda": "12.4", "tool.gcc": "13.2.0"},
+         {"nvcc.fits_torch": True, "nvcc.newest_gcc": "12", "nvcc.takes_gcc": False}),
+        ({"nvcc.version": "12.1", "toolkit.home_version": "13.0", "torch.cuda": "12.4", "tool.gcc": "13.2.0"},
+         {"nvcc.fits_torch": False, "nvcc.takes_gcc": True}),
+        ({"nvcc.version": "14.0", "tool.gcc": "18.1"}, {"nvcc.takes_gcc": None}),
     ],
-)
+)  # fmt: skip
 def test_host_facts(knowledge: Knowledge, given: dict[str, Value], expected: dict[str, Value | None]) -> None:
     facts = derived(knowledge, given)
     assert {name: facts.value(name) for name in expected} == expected

@@ -259,7 +259,8 @@ def _driver(tag: str, place: Place, tables: Tables) -> Iterator[Reason]:
             continue
         last = generation.get("last_driver")
         first = str(generation.get("first_driver") or "")
-        if place.driver and last and at_least(place.driver, _branch_after(str(last), tables)):
+        without = branch_after(str(last), tables) if last else ""
+        if place.driver and without and at_least(place.driver, without):
             values = (("driver", place.driver), ("last", str(last)), ("capability", capability))
             yield Reason("driver-dropped-gpu", values)
         elif place.driver and first and not at_least(place.driver, first):
@@ -493,10 +494,12 @@ def branch_of(version: str, table: Table) -> Row | None:
     return next((row for row in branches if _order(str(row["branch"])) <= number), None)
 
 
-def _branch_after(branch: str, tables: Tables) -> str:
-    """The next branch of the table: the first whose drivers leave a GPU out that `branch` was the last for."""
+def branch_after(branch: str, tables: Tables) -> str:
+    """The next branch of the table: the first whose drivers leave out a GPU that `branch` was the last for. Empty if
+    the table ends there.
+    """
     later = [str(row["branch"]) for row in tables["driver_branches"].rows if not at_least(branch, str(row["branch"]))]
-    return min(later, key=_order, default="100000")
+    return min(later, key=_order, default="")
 
 
 def _cuda_of_driver(place: Place, tables: Tables) -> str:

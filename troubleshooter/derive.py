@@ -106,6 +106,9 @@ def _gpus(facts: Facts, tables: Tables) -> Iterator[Fact]:
                 yield given.fact("gpu.first_driver", str(first), gpu)
             last = generation.get("last_driver")
             yield given.fact("gpu.last_driver", str(last) if last else None, gpu)
+            yield given.fact(
+                "gpu.dropped_with", (builds.branch_after(str(last), tables) or None) if last else None, gpu
+            )
 
 
 def _row_of_gpu(table: Table, name: str) -> Row | None:
