@@ -100,7 +100,7 @@ def _add_plan(plan: argparse.ArgumentParser) -> None:
     instead.add_argument("--snapshot", metavar="FILE", help="look at a recorded machine; - is standard input")
     plan.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="hints", help="state a fact")
     plan.add_argument("--format", choices=("text", "json"), default="text")
-    plan.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the plan")
+    plan.add_argument("--lang", choices=("en", "zh"), help="language of the plan; without it that of the locale")
     plan.set_defaults(do=_plan)
 
 
@@ -440,7 +440,7 @@ def _plan(options: argparse.Namespace) -> int:
     from .plan import make_plan
     from .report.plan import plan_json, plan_lines
 
-    knowledge = _knowledge(())
+    knowledge = _knowledge((), options.lang)
     elsewhere = (options.gpu or options.os) and not (options.snapshot or options.root)
     machine = None if elsewhere else _machine_of(options)
     request = Request(python=options.python, hints=(*_plan_hints(options), *_hints(options.hints)))
@@ -466,8 +466,9 @@ def _plan(options: argparse.Namespace) -> int:
 def _plan_hints(options: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     import re
 
-    capability = re.fullmatch(r"(?i)(?:sm_?|cc|compute capability)?\s*(\d{1,2})\.?(\d)", options.gpu.strip())
-    gpu = ("gpu.capability", f"{capability[1]}.{capability[2]}") if capability else ("gpu", options.gpu)
+    # 8.9, sm_89; a bare 970 is a product.
+    named = re.fullmatch(r"(?i)(?:sm_?(\d{1,2})|(?:cc|compute capability)?\s*(\d{1,2})\.)(\d)", options.gpu.strip())
+    gpu = ("gpu.capability", f"{named[1] or named[2]}.{named[3]}") if named else ("gpu", options.gpu)
     given = (
         gpu,
         ("driver", options.driver),
