@@ -150,8 +150,13 @@ def _ngc(rng: random.Random, kind: str, index: int) -> Machine | None:
     container, torch, cuda, python, archs = rng.choice(NGC)
     gpu = rng.choice([row for row in GPUS if row["segment"] in ("datacenter", "workstation")])
     driver, driver_cuda = _driver(rng, gpu["capability"], "linux")
-    if not driver or not _others_run(archs, gpu["capability"], cuda, driver):
+    if not driver or not _has_code(archs, gpu["capability"]):
         return None
+    if not _starts(cuda, driver):
+        # The container brings a libcuda of its own, which data-centre GPUs alone may use with an older driver.
+        if gpu["segment"] != "datacenter" or number(driver) < number("450"):
+            return None
+        driver_cuda = cuda
     return Machine(
         name=f"{index} NGC {container} on {gpu['name']} driver {driver}",
         kind="container",
@@ -226,11 +231,18 @@ def _driver(rng: random.Random, capability: str, kind: str) -> tuple[str, str]:
 
 
 def _others_run(archs: tuple[str, ...], capability: str, cuda: str, driver: str) -> bool:
-    """Machine code of the same major version, and a driver for its CUDA or one of its major version."""
+    return _has_code(archs, capability) and _starts(cuda, driver)
+
+
+def _has_code(archs: tuple[str, ...], capability: str) -> bool:
+    """Machine code of the same major version; that for Jetson runs there alone."""
     major, minor = (int(part) for part in capability.split("."))
     codes = [int(code[3:]) for code in archs if code.startswith("sm_")]
-    if not any(code // 10 == major and code % 10 <= minor and code not in (72, 87, 110) for code in codes):
-        return False
+    return any(code // 10 == major and code % 10 <= minor and code not in (72, 87, 110) for code in codes)
+
+
+def _starts(cuda: str, driver: str) -> bool:
+    """A driver for this CUDA, or for another minor version of it."""
     return number(driver) >= number("580" if cuda.startswith("13") else "525.60.13")
 
 

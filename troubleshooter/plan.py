@@ -156,8 +156,10 @@ def _installed(facts: Facts) -> Installed | None:
             )
             reasons.append(Reason(name, values))
     driver, least = facts.text("driver.version"), facts.text("torch.min_driver")
-    if driver and least:
-        known.append(at_least(driver, least))
+    started = facts.value("torch.cuda_available") is True
+    if started or (driver and least):
+        # That CUDA has started outranks the table: a libcuda for forward compatibility may stand before the driver's.
+        known.append(started or at_least(driver, least))
         if not known[-1]:
             reasons.append(Reason("driver-too-old", (("driver", driver), ("least", least))))
     if facts.text("torch.build") == CPU:
