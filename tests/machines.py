@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from naive_tables import BRANCHES, GENERATIONS, MADE, RELEASES, Spot, cuda_of, naive, number, rows_of
+from scenarios import TABLE
 
 GPUS = [
     row
@@ -303,6 +304,45 @@ def newer_machines() -> Iterator[Machine]:
     )  # fmt: skip
     for name, machine in every:
         yield machine._replace(name=name)
+
+
+def pasted(machine: Machine) -> str:
+    """What its owner would paste into an issue: torch's report on the environment and the table of nvidia-smi."""
+    windows = machine.kind == "windows"
+    _, _, pretty, glibc, kernel = machine.system
+    kernel = "5.15.153.1-microsoft-standard-WSL2" if machine.kind == "wsl" else kernel
+    gpus = "\n".join(f"GPU {index}: {_shown(gpu)}" for index, gpu in enumerate(machine.gpus))
+    packages = "\n".join(f"[pip3] {name}=={version}" for name, version in (*machine.packages, ("torch", machine.torch)))
+    return f"""\
+Collecting environment information...
+PyTorch version: {machine.torch}
+Is debug build: False
+CUDA used to build PyTorch: {machine.torch_cuda}
+ROCM used to build PyTorch: N/A
+
+OS: {"Microsoft Windows 11 Pro (10.0.22631 64-bit)" if windows else f"{pretty} ({machine.processor})"}
+GCC version: {f"(GCC) {machine.gcc}" if machine.gcc else "Could not collect"}
+Clang version: Could not collect
+CMake version: version 3.28.1
+Libc version: {"N/A" if windows else f"glibc-{glibc}"}
+
+Python version: {machine.python} (64-bit runtime)
+Python platform: {"Windows-10-10.0.22631-SP0" if windows else f"Linux-{kernel}-{machine.processor}-with-glibc{glibc}"}
+Is CUDA available: True
+CUDA runtime version: {f"{machine.nvcc}.89" if machine.nvcc else "Could not collect"}
+CUDA_MODULE_LOADING set to: LAZY
+GPU models and configuration: {gpus}
+Nvidia driver version: {machine.driver}
+cuDNN version: Could not collect
+HIP runtime version: N/A
+MIOpen runtime version: N/A
+Is XNNPACK available: True
+
+Versions of relevant libraries:
+{packages}
+[conda] Could not collect
+
+{TABLE.format(driver=machine.driver, cuda=machine.driver_cuda, gpu=_shown(machine.gpus[0])[:27])}"""
 
 
 # --- answers --------------------------------------------------------------------------------------

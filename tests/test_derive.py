@@ -105,12 +105,21 @@ def test_a_name_that_no_table_has_stays_unknown(knowledge: Knowledge, name: str)
         ("10.3", {"torch.version": "2.9.0+cu130"}, True, False, False),
         ("8.7", {"torch.version": "2.5.1+cu124"}, False, False, False),
         ("9.0", {"torch.archs": ("sm_90a",)}, True, False, False),
+        # without a tag it is PyPI's build, or one that others made for other GPUs
+        ("7.0", {"torch.version": "2.8.0", "torch.cuda": "12.8"}, True, False, False),
+        ("7.0", {"torch.version": "2.7.1", "torch.cuda": "12.8"}, None, None, None),
+        ("7.0", {"torch.version": "2.6.0+dfsg", "torch.cuda": "12.4"}, None, None, None),
         ("12.0", {"torch.archs": ("sm_80", "compute_90")}, True, False, False),
         ("7.0", {"torch.archs": ("sm_75", "sm_80", "sm_90")}, False, False, True),
     ],
 )
 def test_which_gpu_runs_which_build(
-    knowledge: Knowledge, capability: str, build: dict[str, Value], runs: bool, newer: bool, older: bool
+    knowledge: Knowledge,
+    capability: str,
+    build: dict[str, Value],
+    runs: bool | None,
+    newer: bool | None,
+    older: bool | None,
 ) -> None:
     facts = derived(knowledge, {**LINUX, "gpu.capability": capability, **build})
     assert facts.value("gpu.has_kernels", "gpu:0") is runs

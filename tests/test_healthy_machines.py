@@ -4,11 +4,11 @@ import json
 from collections import Counter
 
 import pytest
-from machines import Machine, healthy_machines, newer_machines, recording
+from machines import Machine, healthy_machines, newer_machines, pasted, recording
 
 from troubleshooter.knowledge import load
 from troubleshooter.model import Knowledge, Report, Request
-from troubleshooter.pipeline import check
+from troubleshooter.pipeline import check, diagnose_text
 from troubleshooter.recording import RecordedMachine, read_recording
 
 KNOWLEDGE = load()
@@ -20,10 +20,12 @@ def report_on(machine: Machine, knowledge: Knowledge) -> Report:
 
 
 def alarms(machine: Machine) -> list[tuple[str, str, float, list[str]]]:
+    """Of its recording, and of what its owner would paste."""
     report = report_on(machine, KNOWLEDGE)
+    text = diagnose_text(Request(texts=(("paste", pasted(machine).encode()),), engine="python"), KNOWLEDGE)
     told = [
         (machine.name, one.id, one.confidence, [evidence.because for evidence in one.evidence if evidence.supports])
-        for one in report.diagnoses
+        for one in (*report.diagnoses, *text.diagnoses)
         if one.confidence >= 0.5
     ]
     assert told or report.verdict == "healthy" or not machine.tested, machine.name

@@ -178,6 +178,19 @@ def build_row(tables: Tables, wanted: str, tag: str) -> Row | None:
     return None
 
 
+def official_row(tables: Tables, version: str, tag: str, platform: str) -> Row | None:
+    """The row of an installed build. A version without a tag of its own (2.7.1 of CUDA 12.8) is the one that PyPI gives
+    there, or one that others built, with other architectures: None.
+    """
+    row = release_row(tables, version)
+    if row is None or not _is_official(version):
+        return None
+    default = row.get("pypi_default")
+    if not local(version) and not (isinstance(default, Mapping) and default.get(platform) == tag):
+        return None
+    return build_row(tables, str(row["release"]), tag)
+
+
 def _python(row: Row, place: Place) -> Iterator[Reason]:
     most = row.get("windows_python_max") if place.family == "windows" else None
     least, most = str(row["python_min"]), str(most or row["python_max"])

@@ -158,8 +158,9 @@ def _kernels(facts: Facts, tables: Tables) -> Iterator[Fact]:
     codes = texts(facts.value("torch.archs"))
     base, table = "torch.archs@host", tables.get("code_runs_on")
     if not codes:
-        row = builds.build_row(tables, release(facts.text("torch.version")), facts.text("torch.tag"))
-        codes = builds.codes_of(row, place_of(facts).platform) if row and row.get("confirmed") else ()
+        platform = place_of(facts).platform
+        row = builds.official_row(tables, facts.text("torch.version"), facts.text("torch.tag"), platform)
+        codes = builds.codes_of(row, platform) if row and row.get("confirmed") else ()
         base, table = "torch.version@host", tables.get("torch_builds")
     if not codes or table is None:
         return
