@@ -159,11 +159,23 @@ def test_every_reason_has_words() -> None:
         (["--gpu", "RTX 5090", "--os", "linux", "--torch", "2.5.1+cu124"], 1),
         (["--gpu", "RTX 5090", "--os", "linux", "--torch", "2.17.0+cu134"], 3),
         (["--gpu", "RTX 4090", "--os", "linux", "--python", "3.16"], 1),
+        (["--gpu", "RTX 9090", "--os", "linux"], 0),
     ],
 )
 def test_exit_codes(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", *arguments]) == code
     assert capsys.readouterr().out
+
+
+def test_an_option_that_is_not_understood_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--gpu", "RTX 4090", "--driver", "new"]) == 2
+    assert "--driver 'new' was not understood" in capsys.readouterr().err
+
+
+def test_a_gpu_that_the_bus_shows_and_the_driver_does_not_is_no_machine_without_one() -> None:
+    plan = planned(**{"os": "linux", "gpu.count": "0", "pci.nvidia_count": "1"})
+    assert plan.best is not None
+    assert plan.best.tag != "cpu"
 
 
 def test_a_gpu_that_is_named_is_another_machine_and_without_one_this_machine_is_looked_at(tmp_path: Path) -> None:

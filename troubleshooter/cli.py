@@ -443,9 +443,15 @@ def _plan(options: argparse.Namespace) -> int:
     knowledge = _knowledge((), options.lang)
     elsewhere = (options.gpu or options.os) and not (options.snapshot or options.root)
     machine = None if elsewhere else _machine_of(options)
-    request = Request(python=options.python, hints=(*_plan_hints(options), *_hints(options.hints)))
+    given = _plan_hints(options)
+    request = Request(python=options.python, hints=(*given, *_hints(options.hints)))
     facts, remarks = look(request, knowledge, machine, _progress())
     for remark in remarks:
+        for name, value in given:
+            if f" {name}={value} " in remark:
+                raise UsageError(
+                    f"--{name} {value!r} was not understood", "RTX 4090, 8.9, 550.54.14, 3.12, linux, 2.35"
+                )
         print(remark, file=sys.stderr)
     plan = make_plan(facts, knowledge, options.torch)
     if options.format == "json":

@@ -136,12 +136,13 @@ def place_of(facts: Facts) -> Place:
     """What decides which builds run here."""
     glibc = facts.fact("os.glibc")
     bits = facts.value("python.bits")
+    on_the_bus = facts.value("pci.nvidia_count")
     capabilities = (facts.text("gpu.capability", gpu) for gpu in facts.subjects("gpu"))
     return Place(
         family=facts.text("os.family"),
         processor=facts.text("os.architecture"),
         capabilities=tuple(dict.fromkeys(filter(None, capabilities))),
-        without_gpu=facts.value("gpu.count") == 0,
+        without_gpu=facts.value("gpu.count") == 0 and not on_the_bus,
         driver=facts.text("driver.version"),
         driver_cuda=facts.text("driver.cuda_version"),
         python=facts.text("python.version"),
