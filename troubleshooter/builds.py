@@ -60,7 +60,7 @@ class Place(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Why a build runs nowhere but there, or not at all. The words for `id` are in report/words.py."""
+    """Why a build does not run, or on what that depends. The words for `id` are in report/plan_words.py."""
 
     id: str
     values: tuple[tuple[str, str | tuple[str, ...]], ...] = ()
@@ -265,7 +265,7 @@ def _driver(tag: str, place: Place, tables: Tables) -> Iterator[Reason]:
     if row is None:
         yield Reason("driver-minimum-not-known", (("cuda", cuda_of_tag(tag)),))
         return
-    least = str(row["linux" if place.family in ("linux", "") else "windows"])
+    floor = least = str(row["linux" if place.family in ("linux", "") else "windows"])
     for capability in place.capabilities:
         generation = generation_of(tables, capability)
         if generation is None:
@@ -281,7 +281,6 @@ def _driver(tag: str, place: Place, tables: Tables) -> Iterator[Reason]:
             yield Reason("driver-too-old-for-gpu", values)
         elif first and not at_least(least, first):
             least = first
-    floor = str(row["linux" if place.family in ("linux", "") else "windows"])
     if place.driver:
         if not at_least(place.driver, floor):
             yield Reason("driver-too-old", (("driver", place.driver), ("least", floor)))
