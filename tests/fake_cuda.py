@@ -28,7 +28,17 @@ def build(folder: Path, ptx: str) -> Path:
     for name, code in (("libcuda.so.1", _CUDA.replace("@KERNELS@", kernels_in_c(ptx))), ("libnvidia-ml.so.1", _NVML)):
         source = folder / f"{name}.c"
         source.write_text(code)
-        command = [str(GCC), "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-o", str(folder / name), str(source), "-lm"]
+        command = [
+            str(GCC),
+            "-O1",
+            "-shared",
+            "-fPIC",
+            "-ffp-contract=off",
+            "-o",
+            str(folder / name),
+            str(source),
+            "-lm",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[:3000]
     return folder
@@ -77,7 +87,9 @@ def _operation(operation: str, operands: list[str], vectors: list[list[str]], pl
             text.append(f"{value} = {place};" if parts[0] == "ld" else f"{place} = {value};")
         return " ".join(text)
     if parts[0] == "atom":
-        return f"{operands[0]} = *(uint64_t *)({operands[1][1:-1]}); *(uint64_t *)({operands[1][1:-1]}) += {operands[2]};"
+        return (
+            f"{operands[0]} = *(uint64_t *)({operands[1][1:-1]}); *(uint64_t *)({operands[1][1:-1]}) += {operands[2]};"
+        )
     if parts[0] == "red":
         return f"*(uint64_t *)({operands[0][1:-1]}) |= {operands[1]};"
     if parts[0] == "setp":

@@ -18,7 +18,7 @@ LAYERS = [
     ["machine", "runner"],
     ["interpreter", "settle"],
     ["recording", "launchers"],
-    ["probes", "paste", "derive", "engine", "confirm", "apply"],
+    ["probes", "paste", "derive", "engine", "confirm", "whole_card", "apply"],
     ["examples", "rank", "knowledge"],
     ["prescribe", "ask", "proof", "counterfactual"],
     ["pipeline", "report", "state", "collector", "arguments"],

@@ -1,9 +1,10 @@
 """Tests of the driver and the card without torch, through the driver's own library: any Python will do.
 
     driver_tests.py --quick|--full [--yes] [--alone] [--device N]… [--only TEST…]
+    driver_tests.py --use
 
 --yes: the whole card may be tested although something else uses it. --alone: nothing of ours uses CUDA beside this, so
-that a GPU which admits one process may be taken. Tests: driver.init (the driver starts and counts the GPUs),
+that a GPU which admits one process may be taken. --use only says what uses each GPU. Tests: driver.init (the driver starts and counts the GPUs),
 driver.context (a context, copies, arithmetic), driver.memory (patterns). The kernels are PTX that the driver compiles for
 whatever card there is, from Maxwell on.
 """
@@ -363,7 +364,7 @@ class Gpu:
 # --- the tests
 
 
-def test_init(driver):
+def initialise(driver):
     """(measured, expected): the driver starts and has a GPU."""
     version = driver.number("cuDriverGetVersion")
     measured = {"driver_cuda": "%d.%d" % (version // 1000, version % 1000 // 10)}
@@ -381,7 +382,7 @@ def test_init(driver):
     return measured, expected
 
 
-def test_copies(gpu, size=MIB):
+def wrong_copies(gpu, size=MIB):
     """Bytes go up, from place to place on the card, and down again; returns which way they came back different."""
     data = os.urandom(size)
     wrong = []
@@ -399,11 +400,9 @@ def test_copies(gpu, size=MIB):
     return wrong
 
 
-def test_arithmetic(gpu, blocks=2048, between=None):
+def wrong_results(gpu, blocks=2048, between=None):
     """How many of the results of `blocks` x 256 threads are wrong. `between(address)` is called before they are read."""
-    wanted = b"".join(
-        value.to_bytes(4, "little") for lane in range(THREADS) for value in arithmetic_of(lane)
-    )
+    wanted = b"".join(value.to_bytes(4, "little") for lane in range(THREADS) for value in arithmetic_of(lane))
     address = gpu.allocate(len(wanted) * blocks)
     try:
         gpu.clear(address, len(wanted) * blocks)
@@ -416,9 +415,7 @@ def test_arithmetic(gpu, blocks=2048, between=None):
         gpu.release(address)
     if got == wanted * blocks:
         return 0
-    return sum(
-        got[at : at + 8] != wanted[at % len(wanted) : at % len(wanted) + 8] for at in range(0, len(got), 8)
-    )
+    return sum(got[at : at + 8] != wanted[at % len(wanted) : at % len(wanted) + 8] for at in range(0, len(got), 8))
 
 
 def chunks_of(gpu, most):
@@ -548,7 +545,7 @@ def summary_of(found, chunks):
     return summary
 
 
-def test_memory(gpu, most, seconds=None, between=None):
+def examine_memory(gpu, most, seconds=None, between=None):
     """(measured, expected) of a run of patterns over `most` bytes; a shorter part if `seconds` would not be enough."""
     _, total = gpu.free_and_total()
     chunks = chunks_of(gpu, most)
@@ -615,7 +612,7 @@ def main(channel, arguments):
             state["driver"] = Driver(ctypes, use["cuda_library"](ctypes))
         except OSError as error:
             raise Skipped("the driver's CUDA library cannot be loaded: %s" % error)
-        return test_init(state["driver"])
+        return initialise(state["driver"])
 
     # Always: the others stand on it.
     started = report(channel, "driver.init", None, start)
@@ -623,11 +620,22 @@ def main(channel, arguments):
         return
     count = min(64, started["device_count"])
     indices = [index for index in range(count) if options.devices is None or index in options.devices]
+    if "--use" in arguments:
+        for index in indices:
+            channel.say("use", device=index, users=users_of(state["driver"], use, index))
+        return
     for index in indices:
-        test_device(channel, state["driver"], use, options, index, len(indices))
+        examine_device(channel, state["driver"], use, options, index, len(indices))
 
 
-def test_device(channel, driver, use, options, index, count):
+def users_of(driver, use, index):
+    who = use["users"](driver.ctypes, use["bus_id"](driver.ctypes, driver.library, index))
+    # The watchdog of a display ends kernels that take too long.
+    watched = driver.attribute(driver.number("cuDeviceGet", index), WATCHDOG)
+    return who if who is None or not watched or "a display" in who else who + ["a display"]
+
+
+def examine_device(channel, driver, use, options, index, count):
     device = driver.number("cuDeviceGet", index)
     if driver.attribute(device, COMPUTE_MODE) != DEFAULT_MODE and not options.alone:
         for test in ("driver.context", "driver.memory"):
@@ -636,9 +644,7 @@ def test_device(channel, driver, use, options, index, count):
                 tell(channel, test, index, "skipped", {}, {}, reason, 0.0)
         return
     # Asked before we have a context ourselves.
-    who = use["users"](driver.ctypes, use["bus_id"](driver.ctypes, driver.library, index))
-    if driver.attribute(device, WATCHDOG) and who is not None and "a display" not in who:
-        who.append("a display")
+    who = users_of(driver, use, index)
     borrowing = use["borrowed"](driver.attribute(device, INTEGRATED), driver.attribute(device, TCC))
     held = {}
 
@@ -655,12 +661,12 @@ def test_device(channel, driver, use, options, index, count):
             "context_seconds": round(time.time() - began, 3),
         }
         expected = {"wrong_copies": [], "wrong_results": 0}
-        measured["wrong_copies"] = test_copies(gpu)
+        measured["wrong_copies"] = wrong_copies(gpu)
         began = time.time()
         try:
             gpu.load(ptx())
             measured["compile_seconds"] = round(time.time() - began, 3)
-            measured["wrong_results"] = test_arithmetic(gpu)
+            measured["wrong_results"] = wrong_results(gpu)
         except CudaError as error:
             if error.code not in NO_COMPILER:
                 raise
@@ -681,7 +687,7 @@ def test_device(channel, driver, use, options, index, count):
             raise Skipped(refused)
         free, total = held["gpu"].free_and_total()
         most = use["most_bytes"](options.mode, free, total, who, borrowing)
-        return test_memory(held["gpu"], most, QUICK_SECONDS / count if options.mode == "quick" else None)
+        return examine_memory(held["gpu"], most, QUICK_SECONDS / count if options.mode == "quick" else None)
 
     try:
         # Memory stands on the context, which is therefore tested even if only memory is asked for.

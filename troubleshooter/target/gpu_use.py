@@ -139,5 +139,9 @@ def refusal(mode, who, agreed):
     """Why the whole card is not tested without consent; empty if it may be."""
     if mode != "full" or agreed or who == []:
         return ""
-    by = "whether something else uses the GPU cannot be told" if who is None else "the GPU is used by " + " and ".join(who)
+    by = (
+        "whether something else uses the GPU cannot be told"
+        if who is None
+        else "the GPU is used by " + " and ".join(who)
+    )
     return by + "; a test of the whole card asks first"

@@ -27,7 +27,7 @@ def memory_patterns(torch, index, mode):
     kit.need(torch, "empty", "full", "int64", "bitwise_xor", "arange", "cuda.synchronize", "cuda.empty_cache")
     size, total = room(torch, index, mode)
     torch.cuda.synchronize(index)
-    measured = test_patterns(torch, index, size)
+    measured = pattern_figures(torch, index, size)
     if total:
         measured["share_of_total"] = round(measured["tested_mib"] * MIB / float(total), 4)
     expected = {"wrong_rows": 0}
@@ -50,10 +50,12 @@ def memory_copy(torch, index, mode):
     kit.need(torch, "empty", "randint", "int64", "equal", "manual_seed", "cuda.synchronize")
     size, _ = room(torch, index, mode, least=32 * MIB)
     size = min(size // 3, (64 if mode == "quick" else 512) * MIB)
-    measured = test_copies(torch, index, size)
+    measured = copy_figures(torch, index, size)
     expected = {"wrong_ways": []}
     if measured["wrong_ways"]:
-        raise kit.Failed("bytes came back different from a copy: " + ", ".join(measured["wrong_ways"]), measured, expected)
+        raise kit.Failed(
+            "bytes came back different from a copy: " + ", ".join(measured["wrong_ways"]), measured, expected
+        )
     return measured, expected
 
 
@@ -158,7 +160,7 @@ class Stretch:
         return max(self.begin.elapsed_time(self.end) / 1000, 1e-9)
 
 
-def test_patterns(torch, index, size, row_bytes=ROW_BYTES, chunk_bytes=CHUNK_BYTES, between=None):
+def pattern_figures(torch, index, size, row_bytes=ROW_BYTES, chunk_bytes=CHUNK_BYTES, between=None):
     """Write patterns to `size` bytes of a device and judge what comes back; the figures that were measured.
 
     Rows of chunks are judged. All chunks are written before any is read, so that the data really leaves the caches; the
@@ -299,7 +301,9 @@ class Memory:
     def places(self, wrong):
         """Where it was wrong, in words. The pattern is written once more to find the single words in the wrong rows."""
         said = []
-        rewrite = dict((name, lambda name=name, value=value: self.write_constant(name, value)) for name, value in CONSTANTS)
+        rewrite = dict(
+            (name, lambda name=name, value=value: self.write_constant(name, value)) for name, value in CONSTANTS
+        )
         rewrite.update({"address": self.write_addresses, "random-inverted": self.write_noise})
         values = dict((name, self.torch.full_like(self.bases, value)) for name, value in CONSTANTS)
         values.update({"address": self.bases, "random-inverted": self.inverse})
@@ -316,7 +320,12 @@ class Memory:
                     address = self.chunks[chunk][inner].data_ptr()
                     said += [
                         "%s: address 0x%x (byte %d of the tested memory), bits 0x%016x"
-                        % (name, address + 8 * word, start + 8 * word, int(self.chunks[chunk][inner][word] ^ wanted) & 2**64 - 1)
+                        % (
+                            name,
+                            address + 8 * word,
+                            start + 8 * word,
+                            int(self.chunks[chunk][inner][word] ^ wanted) & 2**64 - 1,
+                        )
                         for word in words
                     ]
                 else:
@@ -338,7 +347,7 @@ class Memory:
 # --- copies
 
 
-def test_copies(torch, index, size, between=None):
+def copy_figures(torch, index, size, between=None):
     """Copies of `size` bytes, pageable and pinned, both ways and on the card. `between(data)` is called on the card."""
     device = kit.device_of(index)
     measured, wrong = {"copied_mib": size // MIB}, []
