@@ -82,7 +82,8 @@ def verdict(diagnoses: Sequence[Diagnosis], notes: Sequence[Note], facts: Facts)
     passed = any(
         fact.value == "passed"
         for name, found in facts.by_name.items()
-        if name.startswith("test.") and name != "test.cpu.tensor"
+        # The CPU alone, and a driver alone, prove nothing about a torch on a GPU.
+        if name.startswith("test.") and name != "test.cpu.tensor" and not name.startswith("test.driver.")
         for fact in found
     )
     return "healthy" if passed or notes or facts.value("run.completed") is True else "inconclusive"
