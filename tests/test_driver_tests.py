@@ -14,7 +14,10 @@ import fake_cuda
 import pytest
 
 from troubleshooter import confirm, interpreter, whole_card
+from troubleshooter.knowledge import load
 from troubleshooter.machine import LiveMachine
+from troubleshooter.model import Source, TestResult, present
+from troubleshooter.pipeline import think, verdict
 from troubleshooter.target import driver_tests, gpu_use
 
 pytestmark = pytest.mark.skipif(not fake_cuda.GCC or sys.platform != "linux", reason="needs gcc and Linux")
@@ -399,3 +402,44 @@ def test_the_whole_card_asks_first_when_it_is_in_use(uses, yes, answer, allowed)
     reason = whole_card.why_not(uses, yes=yes, ask=None if answer is None else ask)
     assert (reason == "") is allowed
     assert len(asked) == (0 if answer is None else 1)
+
+
+# --- what the outcomes mean
+
+
+NOT_LOADED = {"pci.nvidia_count": 1, "driver.installed": True, "driver.loaded": False}
+SOURCE = Source("probe", "file")
+
+
+@pytest.fixture(scope="module")
+def knowledge():
+    return load()
+
+
+def after(knowledge, stated, *results):
+    """Confidence by diagnosis, and the verdict, of these facts and results of tests."""
+    tests = [
+        TestResult(test, "host" if test == "driver.init" else "gpu:0", outcome, {}, {}) for test, outcome in results
+    ]
+    claims = [present(name, value, SOURCE) for name, value in stated.items()]
+    thought = think([*claims, *confirm.test_claims(tests)], knowledge, "python")
+    return {one.id: one.confidence for one in thought.diagnoses}, verdict(thought.diagnoses, (), thought.facts)
+
+
+def test_the_start_of_the_driver_speaks_for_and_against_what_would_prevent_it(knowledge):
+    plain, _ = after(knowledge, NOT_LOADED)
+    failed, _ = after(knowledge, NOT_LOADED, ("driver.init", "failed"))
+    passed, _ = after(knowledge, NOT_LOADED, ("driver.init", "passed"))
+    assert failed["driver-not-loaded"] > plain["driver-not-loaded"] > passed["driver-not-loaded"] + 0.05
+
+
+def test_memory_that_fails_without_torch_is_a_fault_of_the_hardware(knowledge):
+    found, told = after(knowledge, {}, ("driver.init", "passed"), ("driver.memory", "failed"))
+    assert found["gpu-hardware-fault"] >= 0.5
+    assert told == "problem"
+
+
+def test_a_driver_that_passes_proves_no_torch(knowledge):
+    driver = [(test, "passed") for test in ("driver.init", "driver.context", "driver.memory")]
+    assert after(knowledge, {}, *driver) == ({}, "inconclusive")
+    assert after(knowledge, {}, *driver, ("torch.init", "passed")) == ({}, "healthy")

@@ -192,9 +192,18 @@ def pattern_figures(torch, index, size, row_bytes=ROW_BYTES, chunk_bytes=CHUNK_B
         wrong = [(name, row, bits) for name, rows in judged for row, bits in wrong_rows(torch, rows)]
         measured["wrong_rows"] = len(wrong)
         if wrong:
-            measured["wrong_patterns"] = sorted(set(name for name, _, _ in wrong))
+            measured["wrong_patterns"] = in_order(name for name, _, _ in wrong)
             measured["first_wrong"] = memory.places(wrong)
     return measured
+
+
+def in_order(names):
+    """Each name once."""
+    found = []
+    for name in names:
+        if name not in found:
+            found.append(name)
+    return found
 
 
 class on_device:
@@ -307,7 +316,7 @@ class Memory:
         rewrite.update({"address": self.write_addresses, "random-inverted": self.write_noise})
         values = dict((name, self.torch.full_like(self.bases, value)) for name, value in CONSTANTS)
         values.update({"address": self.bases, "random-inverted": self.inverse})
-        for name in sorted(set(name for name, _, _ in wrong), key=[name for name, _, _ in wrong].index):
+        for name in in_order(name for name, _, _ in wrong):
             rewrite[name]()
             for row, bits in [(row, bits) for other, row, bits in wrong if other == name]:
                 if len(said) >= MOST_PLACES:
