@@ -509,6 +509,10 @@ class Request(NamedTuple):
     engine: str = "auto"
     confirm: str = "quick"
     """no, quick or full."""
+    only: tuple[str, ...] = ()
+    """Tests to run, by name or by the first part of it; empty: all of the mode."""
+    agreed: bool = False
+    """The whole memory of a GPU may be tested although something else uses it."""
 
 
 class Report(NamedTuple):
