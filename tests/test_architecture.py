@@ -20,7 +20,7 @@ LAYERS = [
     ["recording", "launchers"],
     ["probes", "paste", "derive", "engine", "confirm", "whole_card", "apply"],
     ["examples", "rank", "knowledge", "judge"],
-    ["prescribe", "ask", "proof", "counterfactual"],
+    ["prescribe", "ask", "proof", "counterfactual", "change"],
     ["pipeline", "report", "state", "collector", "arguments"],
     ["cli"],
     ["__main__"],

@@ -1,4 +1,4 @@
-"""Runs the tests of `target/` (with torch in the target Python, of the driver in any) and turns their results into claims.
+"""Runs the tests of `target/` (of torch in the target Python, of the driver in any) and turns results into claims.
 
 Decides which tests make sense from facts. Whether a figure is good enough stands in tables (`judge.py`), what a result
 means for a diagnosis in the articles.
@@ -70,8 +70,8 @@ def run_tests(
 
     `only` names tests, or groups of them by the first part of their names; empty means all of the mode. `begun` is what
     the process did that imported torch. `seconds` and `alive_limit` are for one process. `agreed`: the whole memory may
-    be tested although something else uses the GPU. A test in which the process dies has failed, and a fresh process does
-    the rest. Figures are not judged here: `judge` does that.
+    be tested although something else uses the GPU. A test in which the process dies has failed, and a fresh process
+    does the rest. Figures are not judged here: `judge` does that.
     """
     if mode == "no":
         return ()

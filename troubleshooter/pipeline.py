@@ -216,7 +216,7 @@ def _observe(
     """
     import sys
 
-    from .confirm import run_driver_tests, arguments_after_import, time_limit
+    from .confirm import arguments_after_import, run_driver_tests, time_limit
     from .machine import at_the_same_time
     from .probes import PROBES, observe_machine
     from .probes.around_target import AroundTarget
