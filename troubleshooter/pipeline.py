@@ -86,7 +86,11 @@ def verdict(diagnoses: Sequence[Diagnosis], notes: Sequence[Note], facts: Facts)
     passed = any(
         fact.value == "passed" for name, found in facts.by_name.items() if name.startswith(_PROVING) for fact in found
     )
-    return "healthy" if passed or notes or facts.value("run.completed") is True else "inconclusive"
+    failed = any(
+        fact.value == "failed" for name, found in facts.by_name.items() if name.startswith("test.") for fact in found
+    )
+    proven = passed or notes or facts.value("run.completed") is True
+    return "healthy" if proven and not failed else "inconclusive"
 
 
 def diagnose_text(request: Request, knowledge: Knowledge) -> Report:

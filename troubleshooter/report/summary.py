@@ -20,6 +20,8 @@ def summary(report: Report) -> str:
         return f"No problem found; passed: {', '.join(dict.fromkeys(passed))}" if passed else "No problem found"
     if first:
         return f"Nothing is certain; most likely {first.id} ({percent(first.confidence)})"
+    if failed := [test.test for test in report.tests if test.outcome == "failed"]:
+        return f"No cause that is known fits, but tests failed: {', '.join(dict.fromkeys(failed))}"
     if any(test.outcome != "skipped" for test in report.tests):
         return "Nothing wrong was seen; the tests that were run prove nothing about a GPU"
     if all(one.kind == "text" for one in report.inputs):
