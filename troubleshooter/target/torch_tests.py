@@ -295,10 +295,14 @@ def torch_amp(torch, index, mode):
     layers, data, targets = network(torch)
     layers, data, targets = layers.to(device), data.to(device), targets.to(device)
     wanted = torch.nn.functional.cross_entropy(layers(data), targets)
-    scaler = torch.amp.GradScaler("cuda") if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler()
+    # A scale at which nothing overflows, so that no step is left out.
+    if hasattr(getattr(torch, "amp", None), "GradScaler"):
+        scaler = torch.amp.GradScaler("cuda", init_scale=256.0)
+    else:
+        scaler = torch.cuda.amp.GradScaler(init_scale=256.0)
     optimiser = torch.optim.SGD(layers.parameters(), lr=0.05)
     measured, losses = {}, []
-    for _ in range(4):
+    for _ in range(6):
         optimiser.zero_grad()
         with torch.autocast("cuda", dtype=torch.float16):
             answer = layers(data)
