@@ -8,9 +8,13 @@ import pytest
 from fake_torch import attributes, make_target
 
 from troubleshooter import confirm, model
+from troubleshooter.knowledge import load
+from troubleshooter.knowledge.read import TESTS
 from troubleshooter.machine import LiveMachine
 from troubleshooter.model import ABSENT, Claim, Fact, Source, present, unknown
+from troubleshooter.pipeline import verdict
 from troubleshooter.probes.python_target import probe_target
+from troubleshooter.settle import settle
 
 SOURCE = Source("target", "target")
 HERE = Path(__file__).parent
@@ -164,6 +168,63 @@ def test_an_import_that_fails_in_the_process_of_the_tests_skips_them(tmp_path):
     results = run(make_target(tmp_path / "venv", "raise ImportError('gone')"), tmp_path)
     assert set(outcomes(results).values()) == {"skipped"}
     assert "gone" in results[0].reason
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are a matter of POSIX")
+def test_after_three_deaths_the_rest_is_given_up(tmp_path):
+    devices = tuple((f"NVIDIA A100 {number}", (8, 0)) for number in range(6))
+    source = with_init("import ctypes; ctypes.string_at(0)", devices=devices)
+    known = {**GOOD, "torch.device_count": 6}
+    results = run(make_target(tmp_path / "venv", source), tmp_path, known, only=("torch.init", "torch.fft"))
+    found = {(one.test, one.subject): one for one in results}
+    assert [found["torch.init", f"gpu:{number}"].outcome for number in range(3)] == ["failed"] * 3
+    assert {one.reason for one in results if one.outcome == "skipped"} == {
+        "torch.init failed on this GPU",
+        "3 processes of the tests died or hung before it",
+    }
+    assert len(results) == 12
+
+
+def test_a_quick_run_begins_no_test_after_its_time(tmp_path):
+    pause = confirm.QUICK_SECONDS + 0.5
+    source = with_init(f"import time; time.sleep({pause})", devices=TWO[:1])
+    results = run(make_target(tmp_path / "venv", source), tmp_path)
+    assert [one.test for one in results] == QUICK
+    assert outcomes(results)["torch.init", "gpu:0"] == "passed"
+    assert {one.reason for one in results[1:]} == {
+        f"the {confirm.QUICK_SECONDS:g} s of a quick run were over; --full does it"
+    }
+    assert run(make_target(tmp_path / "other", source), tmp_path, only=("torch.init", "torch.fft"), mode="full")[
+        1
+    ].reason.startswith("this torch has no fft")
+
+
+def test_tests_are_named_singly_or_by_their_group():
+    assert confirm.asked_for("quick", ("multi", "torch.init")) == [
+        "torch.init",
+        "multi.peer",
+        "multi.copy",
+        "multi.allreduce",
+    ]
+    assert set(confirm.asked_for("full")) > set(confirm.asked_for("quick"))
+    assert {*confirm.asked_for("full"), *confirm.DRIVER} == set(TESTS)
+
+
+def test_consent_to_the_whole_card_reaches_the_process_and_nothing_else_does(monkeypatch):
+    monkeypatch.setenv("TROUBLESHOOTER_WHOLE_CARD", "yes")
+    environ = dict(os.environ)
+    assert confirm.environment_for_tests(environ, agreed=False)["TROUBLESHOOTER_WHOLE_CARD"] is None
+    assert confirm.environment_for_tests(environ, agreed=True)["TROUBLESHOOTER_WHOLE_CARD"] == "yes"
+
+
+def test_a_machine_on_which_a_test_failed_is_not_healthy_though_others_passed():
+    def verdict_of(*pairs):
+        tests = [model.TestResult(test, "gpu:0", outcome, {}, {}) for test, outcome in pairs]
+        return verdict((), (), settle(confirm.test_claims(tests), load().facts))
+
+    assert verdict_of(("torch.matmul", "passed")) == "healthy"
+    assert verdict_of(("torch.matmul", "passed"), ("speed.copy", "failed")) == "inconclusive"
+    assert verdict_of(("env.spawn", "passed"), ("driver.memory", "passed")) == "inconclusive"
 
 
 # --- in the process that imported torch

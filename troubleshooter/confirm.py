@@ -96,8 +96,15 @@ def run_tests(
             alive_limit=alive_limit,
             cwd=cwd,
             agreed=agreed,
+            count=_count(known),
         )
     return tuple(results)
+
+
+def _count(known: Mapping[str, Fact]) -> int:
+    """How many GPUs torch sees, as far as it has said so."""
+    told = known.get("torch.device_count")
+    return told.value if told is not None and isinstance(told.value, int) else 0
 
 
 def time_limit(mode: str) -> float:
@@ -214,6 +221,7 @@ def _in_processes(
     alive_limit: float,
     cwd: str | None,
     agreed: bool,
+    count: int,
 ) -> list[TestResult]:
     env = environment_for_tests(machine.environ, agreed)
     done: dict[_Pair, TestResult] = {}
@@ -251,7 +259,7 @@ def _in_processes(
         elif deaths >= _MOST_DEATHS:
             reason = f"{deaths} processes of the tests died or hung before it"
     results = list(done.values())
-    devices = sorted({pair.device for pair in done if pair.device is not None})
+    devices = sorted({*range(count), *(pair.device for pair in done if pair.device is not None)})
     for test in tests if reason else ():
         pairs = [_Pair(test, device) for device in devices if _of_one_gpu(test)] or [_Pair(test, None)]
         results += [_skipped(test, _subject(pair, machine.environ), reason) for pair in pairs if pair not in done]
