@@ -1,6 +1,5 @@
 """Running the tests of GPU and CPU: which are run, and what a crash, a hang or a wrong result becomes."""
 
-import importlib.util
 import os
 import time
 from pathlib import Path
@@ -9,14 +8,19 @@ import pytest
 from fake_torch import attributes, make_target
 
 from troubleshooter import confirm, model
+from troubleshooter.knowledge import load
+from troubleshooter.knowledge.read import TESTS
 from troubleshooter.machine import LiveMachine
 from troubleshooter.model import ABSENT, Claim, Fact, Source, present, unknown
+from troubleshooter.pipeline import verdict
 from troubleshooter.probes.python_target import probe_target
+from troubleshooter.settle import settle
 
 SOURCE = Source("target", "target")
 HERE = Path(__file__).parent
 GOOD = {"torch.import": "ok", "torch.cuda_available": True, "torch.build": "cuda"}
 CPU = {"torch.import": "ok", "torch.cuda_available": False, "torch.build": "cpu"}
+QUICK = [test for test in confirm.asked_for("quick") if test not in confirm.CPU_TESTS]
 TWO = (("NVIDIA A100", (8, 0)), ("NVIDIA A100", (8, 0)))
 
 
@@ -39,6 +43,16 @@ def outcomes(results):
     return {(one.test, one.subject): one.outcome for one in results}
 
 
+def per_gpu(init, count=2):
+    """What a torch of attributes gives: only torch.init can be done, and multi.* speak of all GPUs at once."""
+    expected = {}
+    for test in QUICK:
+        for index in range(count):
+            subject = "host" if test.startswith("multi.") else f"gpu:{index}"
+            expected[test, subject] = init if test == "torch.init" else "skipped"
+    return expected
+
+
 def with_init(lines: str, devices=TWO) -> str:
     """A torch of attributes whose cuda.init does `lines`, and that counts in a file how often it was imported."""
     return attributes(devices=devices) + f"\n    @staticmethod\n    def init():\n        import os\n        {lines}\n"
@@ -49,12 +63,12 @@ def with_init(lines: str, devices=TWO) -> str:
 
 def test_a_torch_without_tensors_passes_what_it_can_and_skips_the_rest_with_the_reason(tmp_path):
     results = run(make_target(tmp_path / "venv"), tmp_path)
-    assert outcomes(results) == {
-        ("torch.init", "gpu:0"): "passed",
-        ("torch.matmul", "gpu:0"): "skipped",
-        ("memory.patterns", "gpu:0"): "skipped",
-    }
-    assert results[1].reason == "this torch has no randn"
+    assert [one.test for one in results] == QUICK
+    found = {one.test: one for one in results}
+    assert (found["torch.init"].outcome, found["torch.init"].subject) == ("passed", "gpu:0")
+    assert {one.outcome for one in results[1:]} == {"skipped"}
+    assert found["torch.matmul"].reason == "this torch has no randn"
+    assert found["multi.peer"].reason == "torch sees 1 GPU; the test needs two"
 
 
 def test_every_gpu_is_a_subject_of_its_own(tmp_path, monkeypatch):
@@ -76,7 +90,7 @@ def test_every_gpu_is_a_subject_of_its_own(tmp_path, monkeypatch):
 def test_gpu_tests_that_make_no_sense_are_skipped_in_plain_words(tmp_path, known, words):
     results = run(make_target(tmp_path / "venv"), tmp_path, known)
     skipped = [one for one in results if one.test in confirm.GPU_TESTS]
-    assert [one.outcome for one in skipped] == ["skipped"] * 3
+    assert [(one.test, one.outcome) for one in skipped] == [(test, "skipped") for test in QUICK]
     assert all(words in one.reason for one in skipped)
 
 
@@ -88,6 +102,7 @@ def test_without_a_gpu_the_cpu_is_tested(tmp_path):
 def test_an_absent_torch_starts_no_process(tmp_path):
     known = (Fact("torch.import", "host", ABSENT, None, SOURCE),)
     results = confirm.run_tests(LiveMachine(), "/no/such/python", "quick", known)
+    assert [one.test for one in results] == confirm.asked_for("quick")
     assert {one.reason for one in results} == {"torch is not installed in this Python"}
 
 
@@ -102,12 +117,9 @@ def test_the_mode_no_tests_nothing(tmp_path):
 def test_a_crash_fails_its_test_and_a_fresh_process_does_the_rest(tmp_path):
     source = with_init("import ctypes; ctypes.string_at(0)")
     results = run(make_target(tmp_path / "venv", source), tmp_path)
-    assert outcomes(results) == {
-        (test, f"gpu:{index}"): "failed" if test == "torch.init" else "skipped"
-        for test in confirm.GPU_TESTS
-        for index in (0, 1)
-    }
+    assert outcomes(results) == per_gpu(init="failed")
     assert results[0].reason == "the test died by SIGSEGV"
+    assert {one.reason for one in results if one.test == "torch.conv"} == {"torch.init failed on this GPU"}
     assert "Segmentation fault" in results[0].measured["error"]
 
 
@@ -117,7 +129,7 @@ def test_an_exception_fails_its_test_with_its_first_line(tmp_path):
     failed = [one for one in results if one.outcome == "failed"]
     assert {one.test for one in failed} == {"torch.init"}
     assert {one.reason for one in failed} == {"RuntimeError: CUDA error: no kernel image"}
-    assert len(results) == 6
+    assert outcomes(results) == per_gpu(init="failed")
     assert "TORCH_USE_CUDA_DSA" in confirm.test_transcripts(results)[0].text
 
 
@@ -128,7 +140,7 @@ def test_a_hang_fails_its_test_within_the_limit(tmp_path):
     assert time.monotonic() - began < 10
     assert outcomes(results)["torch.init", "gpu:0"] == "failed"
     assert "hung" in results[0].reason
-    assert len(results) == 3
+    assert outcomes(results) == per_gpu(init="failed", count=1)
 
 
 def test_memory_that_another_process_holds_is_no_failure(tmp_path):
@@ -158,6 +170,63 @@ def test_an_import_that_fails_in_the_process_of_the_tests_skips_them(tmp_path):
     assert "gone" in results[0].reason
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals are a matter of POSIX")
+def test_after_three_deaths_the_rest_is_given_up(tmp_path):
+    devices = tuple((f"NVIDIA A100 {number}", (8, 0)) for number in range(6))
+    source = with_init("import ctypes; ctypes.string_at(0)", devices=devices)
+    known = {**GOOD, "torch.device_count": 6}
+    results = run(make_target(tmp_path / "venv", source), tmp_path, known, only=("torch.init", "torch.fft"))
+    found = {(one.test, one.subject): one for one in results}
+    assert [found["torch.init", f"gpu:{number}"].outcome for number in range(3)] == ["failed"] * 3
+    assert {one.reason for one in results if one.outcome == "skipped"} == {
+        "torch.init failed on this GPU",
+        "3 processes of the tests died or hung before it",
+    }
+    assert len(results) == 12
+
+
+def test_a_quick_run_begins_no_test_after_its_time(tmp_path):
+    pause = confirm.QUICK_SECONDS + 0.5
+    source = with_init(f"import time; time.sleep({pause})", devices=TWO[:1])
+    results = run(make_target(tmp_path / "venv", source), tmp_path)
+    assert [one.test for one in results] == QUICK
+    assert outcomes(results)["torch.init", "gpu:0"] == "passed"
+    assert {one.reason for one in results[1:]} == {
+        f"the {confirm.QUICK_SECONDS:g} s of a quick run were over; --full does it"
+    }
+    assert run(make_target(tmp_path / "other", source), tmp_path, only=("torch.init", "torch.fft"), mode="full")[
+        1
+    ].reason.startswith("this torch has no fft")
+
+
+def test_tests_are_named_singly_or_by_their_group():
+    assert confirm.asked_for("quick", ("multi", "torch.init")) == [
+        "torch.init",
+        "multi.peer",
+        "multi.copy",
+        "multi.allreduce",
+    ]
+    assert set(confirm.asked_for("full")) > set(confirm.asked_for("quick"))
+    assert {*confirm.asked_for("full"), *confirm.DRIVER} == set(TESTS)
+
+
+def test_consent_to_the_whole_card_reaches_the_process_and_nothing_else_does(monkeypatch):
+    monkeypatch.setenv("TROUBLESHOOTER_WHOLE_CARD", "yes")
+    environ = dict(os.environ)
+    assert confirm.environment_for_tests(environ, agreed=False)["TROUBLESHOOTER_WHOLE_CARD"] is None
+    assert confirm.environment_for_tests(environ, agreed=True)["TROUBLESHOOTER_WHOLE_CARD"] == "yes"
+
+
+def test_a_machine_on_which_a_test_failed_is_not_healthy_though_others_passed():
+    def verdict_of(*pairs):
+        tests = [model.TestResult(test, "gpu:0", outcome, {}, {}) for test, outcome in pairs]
+        return verdict((), (), settle(confirm.test_claims(tests), load().facts))
+
+    assert verdict_of(("torch.matmul", "passed")) == "healthy"
+    assert verdict_of(("torch.matmul", "passed"), ("speed.copy", "failed")) == "inconclusive"
+    assert verdict_of(("env.spawn", "passed"), ("driver.memory", "passed")) == "inconclusive"
+
+
 # --- in the process that imported torch
 
 
@@ -169,7 +238,7 @@ def after_import(python, tmp_path, monkeypatch):
     counted = tmp_path / "counted"
     monkeypatch.setenv("COUNTED", str(counted))
     limits = {"seconds": 20, "alive_limit": 10, "cwd": str(tmp_path)}
-    told = probe_target(LiveMachine(), str(python), confirm.tests_after_import("quick"), **limits)
+    told = probe_target(LiveMachine(), str(python), confirm.arguments_after_import("quick"), **limits)
     stated = {one.name: one for one in told.said if isinstance(one, Claim)}
     known = facts(**{name: stated[name].value for name in GOOD})
     results = confirm.run_tests(LiveMachine(), str(python), "quick", known, begun=told.tests, **limits)
@@ -181,11 +250,7 @@ def test_torch_is_imported_once_for_what_it_tells_and_for_its_tests(tmp_path, mo
     told, results, imports = after_import(python, tmp_path, monkeypatch)
     assert imports == 1
     assert told.tests.script == "gpu_tests.py"
-    assert outcomes(results) == {
-        (test, f"gpu:{index}"): "passed" if test == "torch.init" else "skipped"
-        for test in confirm.GPU_TESTS
-        for index in (0, 1)
-    }
+    assert outcomes(results) == per_gpu(init="passed")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are a matter of POSIX")
@@ -201,7 +266,7 @@ def test_a_crash_in_a_test_takes_nothing_from_what_the_import_told(tmp_path, mon
     assert outcomes(results)["torch.init", "gpu:0"] == "failed"
     assert results[0].reason == "the test died by SIGSEGV"
     assert "Segmentation fault" in results[0].measured["error"]
-    assert len(results) == 3
+    assert outcomes(results) == per_gpu(init="failed", count=1)
 
 
 # --- claims
@@ -217,92 +282,3 @@ def test_results_become_claims_and_a_skipped_test_stays_unknown():
     assert passed == present("test.torch.matmul", "passed", passed.source, "gpu:0")
     assert (failed.value, failed.reason, failed.source.via) == ("failed", "3 rows", "process")
     assert skipped == unknown("test.torch.init", "no memory", skipped.source, "gpu:1")
-
-
-# --- the tests themselves, on the CPU of a real torch
-
-
-@pytest.fixture(scope="module")
-def real():
-    python = os.environ.get("TROUBLESHOOTER_TORCH_PYTHON")
-    if not python:
-        pytest.skip("TROUBLESHOOTER_TORCH_PYTHON names no interpreter with a real torch")
-    return python
-
-
-def in_real_torch(real, code):
-    """What `code` prints in the real torch, with the tests at hand as `tests`."""
-    import subprocess
-
-    load = (
-        "import importlib.util, torch\n"
-        f"spec = importlib.util.spec_from_file_location('gpu_tests', {str(gpu_tests_file())!r})\n"
-        "tests = importlib.util.module_from_spec(spec); spec.loader.exec_module(tests)\n"
-    )
-    done = subprocess.run([real, "-c", load + code], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def gpu_tests_file():
-    return Path(importlib.util.find_spec("troubleshooter").origin).parent / "target" / "gpu_tests.py"
-
-
-def test_a_real_torch_passes_the_test_of_the_cpu(real, tmp_path):
-    (result,) = [one for one in run(real, tmp_path, CPU, seconds=60, alive_limit=30) if one.test == "cpu.tensor"]
-    assert result.outcome == "passed"
-    assert 0 < result.measured["error_float32"] <= result.expected["error_float32_at_most"]
-
-
-def test_products_of_all_number_types_are_within_their_bounds(real):
-    code = """
-for name in ("float32", "float16", "bfloat16"):
-    assert tests.product_error(torch, "cpu", name, 129, 257, 65) <= tests.BOUNDS[name], name
-    assert tests.projected_error(torch, "cpu", name, 512) <= tests.BOUNDS[name], name
-"""
-    in_real_torch(real, code)
-
-
-def test_a_single_wrong_element_and_a_nan_are_seen_in_a_product(real):
-    code = """
-right = torch.matmul
-for spoil in (1.01, float("nan"), float("inf")):
-    def wrong(a, b, **also):
-        product = right(a, b, **also)
-        if product.dtype != torch.float64:
-            product[77, 3] *= spoil
-            product[product.abs().argmax() // product.shape[1]] *= spoil
-        return product
-    torch.matmul = wrong
-    found = []
-    tests.compare(found, {}, {}, "float32", tests.product_error(torch, "cpu", "float32", 129, 257, 65))
-    assert len(found) == 1, spoil
-"""
-    in_real_torch(real, code)
-
-
-def test_healthy_memory_gives_back_every_pattern(real):
-    code = "print(tests.pattern_errors(torch, 'cpu', 8 << 20, row_bytes=1 << 20, chunk_bytes=3 << 20))"
-    printed = in_real_torch(real, code)
-    assert "'tested_mib': 8" in printed
-    assert "'passes': 7" in printed
-    assert "'wrong_rows': 0" in printed
-
-
-def test_every_kind_of_bad_bit_is_found(real):
-    code = """
-def stuck_at_1(pattern, chunks): chunks[1][0, 5] |= 1 << 40
-def stuck_at_0(pattern, chunks): chunks[0][2, 9] &= ~(1 << 3)
-def flipped_once(pattern, chunks):
-    if pattern == "address": chunks[2][1, -1] ^= 1
-def wrong_address(pattern, chunks):
-    if pattern == "address": chunks[0][0, 7] = chunks[0][1, 7]
-for disturb in (stuck_at_1, stuck_at_0, flipped_once, wrong_address):
-    found = tests.pattern_errors(torch, "cpu", 8 << 20, row_bytes=1 << 20, chunk_bytes=3 << 20, disturb=disturb)
-    assert found["wrong_rows"] > 0, disturb
-    print(disturb.__name__, *found["wrong_patterns"])
-"""
-    printed = in_real_torch(real, code).splitlines()
-    assert printed[0].startswith("stuck_at_1 0x00")
-    assert printed[1].startswith("stuck_at_0 0xff")
-    assert printed[2:] == ["flipped_once address", "wrong_address address"]

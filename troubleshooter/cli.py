@@ -57,6 +57,18 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     _common(check)
 
 
+def _add_confirm(confirm: argparse.ArgumentParser) -> None:
+    confirm.add_argument(
+        "--python", default="", metavar="PATH", help="the Python (or its environment's folder) to test"
+    )
+    confirm.add_argument(
+        "--only", nargs="+", default=[], metavar="TEST", help="tests or groups of them: torch.matmul, speed"
+    )
+    _modes(confirm)
+    confirm.set_defaults(do=_confirm, confirm="quick", root=None, snapshot=None)
+    _common(confirm)
+
+
 def _add_log(log: argparse.ArgumentParser) -> None:
     log.add_argument("files", nargs="*", metavar="FILE", help="files; - or none is standard input")
     log.set_defaults(do=_log)
@@ -167,11 +179,19 @@ def _machine(command: argparse.ArgumentParser) -> None:
 
 
 def _tests(command: argparse.ArgumentParser) -> None:
-    tests = command.add_mutually_exclusive_group()
+    tests = _modes(command)
     tests.add_argument("--no-confirm", dest="confirm", action="store_const", const="no", help="run no tests")
-    tests.add_argument("--quick", dest="confirm", action="store_const", const="quick", help="short tests (the default)")
-    tests.add_argument("--full", dest="confirm", action="store_const", const="full", help="longer tests")
     command.set_defaults(confirm="quick")
+
+
+def _modes(command: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    tests = command.add_mutually_exclusive_group()
+    tests.add_argument("--quick", dest="confirm", action="store_const", const="quick", help="short tests (the default)")
+    tests.add_argument(
+        "--full", dest="confirm", action="store_const", const="full", help="all tests, on the whole card"
+    )
+    command.add_argument("--yes", action="store_true", help="test the whole card although something else uses it")
+    return tests
 
 
 def _common(command: argparse.ArgumentParser) -> None:
@@ -199,6 +219,7 @@ def _form(command: argparse.ArgumentParser) -> None:
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "check": ("look at this machine and at the Python that runs torch (the default)", _add_check),
+    "confirm": ("run the tests on the GPU and print their receipt", _add_confirm),
     "log": ("name the cause from a pasted error text alone", _add_log),
     "run": ("run a command, and if it fails diagnose what it printed and this machine together", _add_run),
     "snapshot": ("write all answers of this machine to a file, without names and secrets", _add_snapshot),
@@ -284,8 +305,71 @@ def _check(options: argparse.Namespace) -> int:
 
     texts = _pasted(options.log, options) if options.log else ()
     machine = _machine_of(options)
-    report = check(_request(options, texts), _knowledge(options.rules, options.lang), machine, _progress())
+    request = _request(options, texts)._replace(agreed=_agreed(options, machine))
+    report = check(request, _knowledge(options.rules, options.lang), machine, _progress())
+    if machine.kind == "live" and not texts:
+        report = _compared(report, "last")
     return _print(report, options, texts)
+
+
+def _confirm(options: argparse.Namespace) -> int:
+    """Like a check that prints its tests; all of it is made neutral, as a receipt is for showing."""
+    import time
+
+    from .knowledge.read import TESTS
+    from .pipeline import check
+    from .privacy import redact
+    from .report.receipt import receipt_json, receipt_lines
+
+    groups = {test.split(".")[0] for test in TESTS}
+    for name in options.only:
+        if name not in TESTS and name not in groups:
+            raise UsageError(f"there is no test {name!r}", did_you_mean(name, [*TESTS, *groups]))
+    machine = _machine_of(options)
+    request = _request(options, ())._replace(only=tuple(options.only), agreed=_agreed(options, machine))
+    knowledge = _knowledge(options.rules, options.lang)
+    report = _compared(check(request, knowledge, machine, _progress()), "problem")
+    neutral, _ = redact(report, _identity())
+    day = time.strftime("%Y-%m-%d")
+    if options.format == "json":
+        sys.stdout.write(receipt_json(neutral, day, options.confirm))
+    else:
+        _print_lines(receipt_lines(neutral, day, options.confirm, options.lang), options.format)
+    return EXIT_CODES[report.verdict]
+
+
+def _compared(report: Report, with_what: str) -> Report:
+    """The report beside the last one of this Python, or beside the last that had a problem; kept for the next."""
+    import time
+
+    from .change import change_since, outline
+    from .state import keep_last_check, last_checks
+
+    python = report.target.python if report.target else ""
+    before = last_checks().get(python, {})
+    keep_last_check(python, outline(report, time.strftime("%Y-%m-%d")))
+    return report._replace(change=change_since(before.get(with_what), report))
+
+
+def _agreed(options: argparse.Namespace, machine: Machine) -> bool:
+    """Whether a person wants the whole card to be tested although something else uses it."""
+    if options.confirm != "full" or machine.kind != "live":
+        return False
+    if options.yes:
+        return True
+    from .whole_card import who_uses, why_not
+
+    uses = who_uses(machine, sys.executable)
+    on_a_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    refused = why_not(uses, yes=False, ask=_asked if on_a_terminal else None)
+    if refused:
+        print(refused, file=sys.stderr)
+    return not refused
+
+
+def _asked(question: str) -> str:
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline()
 
 
 def _log(options: argparse.Namespace) -> int:

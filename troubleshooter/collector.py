@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from .interpreter import SCRIPTS, START
 from .privacy import NOTED_VARIABLES
 
-CARRIED = ("channel.py", "inspect_environment.py", "import_torch.py", "gpu_tests.py")
+CARRIED = (
+    *("channel.py", "inspect_environment.py", "import_torch.py", "gpu_tests.py"),
+    *("kit.py", "torch_tests.py", "memory_tests.py", "gpu_use.py"),
+)
 _CHILDREN = os.path.join(os.path.dirname(SCRIPTS), "probes", "children")
 
 

@@ -113,10 +113,10 @@ def _gpus(facts: Facts, tables: Tables) -> Iterator[Fact]:
 
 def _row_of_gpu(table: Table, name: str) -> Row | None:
     """The product, with NVIDIA's brand words, memory size and form factor left out of the comparison."""
-    wanted = _plain_name(name)
+    wanted = plain_name(name)
     if not wanted:
         return None
-    rows = [(row, _plain_name(str(row["name"]))) for row in table.rows if row.get("confirmed")]
+    rows = [(row, plain_name(str(row["name"]))) for row in table.rows if row.get("confirmed")]
     exact = [row for row, plain in rows if plain == wanted]
     # "V100" and "RTX 6000 Ada" leave words out: every product that begins so, if all agree.
     longer = [row for row, plain in rows if plain.startswith(f"{wanted} ")]
@@ -127,7 +127,7 @@ def _row_of_gpu(table: Table, name: str) -> Row | None:
     return found[0] if len(capabilities) == 1 else None
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
     words = name.lower().replace("(r)", " ").replace("-", " ").replace("_", " ").split()
     return " ".join(word for word in words if word not in ("nvidia", "geforce", "tesla", "quadro", "graphics"))
 

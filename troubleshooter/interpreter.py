@@ -22,6 +22,7 @@ Event = Mapping[str, Any]
 """One line of the script: `event` is started, before, after, broken or end; the rest depends on it."""
 
 
+DRIVER_TESTS = "driver_tests.py"
 TESTS = "gpu_tests.py"
 """The script whose work `import_torch.py` may go on with; in a recording that part is a run of its own."""
 

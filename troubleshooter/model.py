@@ -479,6 +479,17 @@ class Proof(NamedTuple):
     firings: tuple[Firing, ...]
 
 
+class Change(NamedTuple):
+    """What became of an earlier report's problems. `word`: resolved, no-longer-seen, unchanged, changed, new."""
+
+    word: str
+    day: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    tests: tuple[tuple[str, str, str], ...] = ()
+    """test@subject, its outcome then, and now; only of those that differ."""
+
+
 class Input(NamedTuple):
     """`kind`: machine, recording or text."""
 
@@ -509,6 +520,10 @@ class Request(NamedTuple):
     engine: str = "auto"
     confirm: str = "quick"
     """no, quick or full."""
+    only: tuple[str, ...] = ()
+    """Tests to run, by name or by the first part of it; empty: all of the mode."""
+    agreed: bool = False
+    """The whole memory of a GPU may be tested although something else uses it."""
 
 
 class Report(NamedTuple):
@@ -529,3 +544,5 @@ class Report(NamedTuple):
     """The catalogue type of every fact in `facts`, by name."""
     remarks: tuple[str, ...] = ()
     """Things to say first: hints not understood, another package in our way, several Pythons that differ."""
+    change: Change | None = None
+    """Against the last report on the same Python of this machine."""

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 
+_PROVING = ("test.torch.", "test.memory.", "test.speed.")
+"""Tests in which torch used a GPU: the driver alone, the CPU or a worker process prove nothing of it."""
+
+
 class Thought(NamedTuple):
     """What the pure middle makes of a set of claims. Once a cause is certain, `inference.possible` is left empty."""
 
@@ -80,12 +84,13 @@ def verdict(diagnoses: Sequence[Diagnosis], notes: Sequence[Note], facts: Facts)
     if any(one.confidence >= REPORTED for one in diagnoses):
         return "problem"
     passed = any(
-        fact.value == "passed"
-        for name, found in facts.by_name.items()
-        if name.startswith("test.") and name != "test.cpu.tensor"
-        for fact in found
+        fact.value == "passed" for name, found in facts.by_name.items() if name.startswith(_PROVING) for fact in found
     )
-    return "healthy" if passed or notes or facts.value("run.completed") is True else "inconclusive"
+    failed = any(
+        fact.value == "failed" for name, found in facts.by_name.items() if name.startswith("test.") for fact in found
+    )
+    proven = passed or notes or facts.value("run.completed") is True
+    return "healthy" if proven and not failed else "inconclusive"
 
 
 def diagnose_text(request: Request, knowledge: Knowledge) -> Report:
@@ -114,7 +119,8 @@ def check(
     request: Request, knowledge: Knowledge, machine: "Machine", progress: Callable[[str], None] | None = None
 ) -> Report:
     """Look at the machine and the target Python, run the tests, and think again with their results."""
-    from .confirm import results_of_recording, run_tests, test_claims, test_transcripts, tests_after_import
+    from .confirm import results_of_recording, run_tests, test_claims, test_transcripts
+    from .judge import judge
     from .paste import read_paste, read_transcripts
     from .probes.python_target import find_target
     from .recording import RecordedMachine
@@ -124,7 +130,7 @@ def check(
     hinted, remarks = _hints(request, knowledge)
     python = find_target(machine, request.python)
     say("Looking at the machine and at the Python that runs torch")
-    seen, begun = _observe(machine, python, tests_after_import(request.confirm))
+    seen, begun, tests = _observe(machine, python, request)
     transcripts = [one for one in seen if isinstance(one, Transcript)]
     claims = [one for one in seen if isinstance(one, Claim)] + list(hinted)
     unread: list[str] = []
@@ -136,13 +142,16 @@ def check(
         claims += pasted
     scanned = tuple(read_transcripts(transcripts, knowledge.signatures))
     thought = think((*claims, *scanned), knowledge, request.engine)
-    tests: tuple[TestResult, ...] = ()
     if request.confirm != "no" and python:
         say("Running the tests in the target Python")
-        tests = run_tests(machine, python, request.confirm, thought.facts.all(), begun=begun)
+        known = thought.facts.all()
+        tests += run_tests(
+            machine, python, request.confirm, known, only=request.only, begun=begun, agreed=request.agreed
+        )
     elif isinstance(machine, RecordedMachine):
         tests = results_of_recording(machine.target.get("tests") or (), machine.environ)
     if tests:
+        tests = judge(tests, thought.facts.all(), knowledge.tables)
         transcripts += test_transcripts(tests)
         scanned = tuple(read_transcripts(transcripts, knowledge.signatures))
         thought = think((*claims, *scanned, *test_claims(tests)), knowledge, request.engine)
@@ -221,9 +230,14 @@ def record(
 
 
 def _observe(
-    machine: "Machine", python: str, tests: Sequence[str]
-) -> tuple[list[Claim | Transcript], "ScriptRun | None"]:
-    """What the machine and the target Python say, asked at the same time, and the tests that the latter did."""
+    machine: "Machine", python: str, request: Request
+) -> tuple[list[Claim | Transcript], "ScriptRun | None", tuple[TestResult, ...]]:
+    """What the machine and the target Python say, asked at the same time, the tests that the latter went on with, and
+    those of the driver, which need no torch.
+    """
+    import sys
+
+    from .confirm import arguments_after_import, run_driver_tests, time_limit
     from .machine import at_the_same_time
     from .probes import PROBES, observe_machine
     from .probes.around_target import AroundTarget
@@ -233,10 +247,27 @@ def _observe(
     def ask_target() -> TargetSaid:
         if isinstance(machine, RecordedMachine) and not python:
             return TargetSaid(tuple(claims_of_recording(machine.target, machine.environ)))
-        return probe_target(machine, python, tests)
+        tests = arguments_after_import(request.confirm, request.only)
+        return probe_target(machine, python, tests, seconds=time_limit(request.confirm), agreed=request.agreed)
 
-    told, seen = at_the_same_time(ask_target, lambda: observe_machine(machine, (*PROBES, AroundTarget(python))))
-    return [*told.said, *seen], told.tests
+    def ask_driver() -> tuple[TestResult, ...]:
+        if machine.kind != "live":
+            return ()
+        full = request.confirm == "full"
+        return run_driver_tests(
+            machine, python or sys.executable, request.confirm, only=request.only, agreed=request.agreed, alone=full
+        )
+
+    def ask_machine() -> list[Claim | Transcript]:
+        return list(observe_machine(machine, (*PROBES, AroundTarget(python))))
+
+    if request.confirm == "full":
+        # The whole memory is for one of them at a time.
+        driver = ask_driver()
+        told, seen = at_the_same_time(ask_target, ask_machine)
+    else:
+        told, (driver, seen) = at_the_same_time(ask_target, lambda: at_the_same_time(ask_driver, ask_machine))
+    return [*told.said, *seen], told.tests, driver
 
 
 def _silent(_: str) -> None:

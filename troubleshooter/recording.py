@@ -7,7 +7,7 @@ from typing import Any
 
 from . import commands
 from .errors import UsageError
-from .interpreter import TESTS, runs_of
+from .interpreter import DRIVER_TESTS, TESTS, runs_of
 from .libraries import Library, Symbols, Wanted
 from .libraries.cache import read_cache
 from .machine import (
@@ -318,7 +318,7 @@ class RecordingMachine:
         tests: list[object] = []
         for run in (run for answer in self._scripts for run in runs_of(answer)):
             plain = {**run._asdict(), "events": list(run.events)}
-            if run.script == TESTS:
+            if run.script in (TESTS, DRIVER_TESTS):
                 tests.append(plain)
             else:
                 stem = run.script.removesuffix(".py")

@@ -1,4 +1,4 @@
-"""The last report, kept for `why` in the user's own state folder.
+"""The last report, kept for `why`, and an outline of the last check of each Python, in the user's own state folder.
 
 Never in the way: where it cannot be kept, it is not.
 """
@@ -6,6 +6,11 @@ Never in the way: where it cannot be kept, it is not.
 import contextlib
 import os
 import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_LARGEST = 64 * 1024 * 1024
+_MOST_CHECKS = 50
 
 
 def last_report_path() -> str:
@@ -23,8 +28,12 @@ def _folder() -> str:
 
 def keep_last_report(text: str) -> None:
     """Write it so that nobody else can read it, and never half."""
+    _keep(last_report_path, text)
+
+
+def _keep(place: Callable[[], str], text: str) -> None:
     try:
-        path = last_report_path()
+        path = place()
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         waiting = f"{path}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
@@ -41,10 +50,40 @@ def keep_last_report(text: str) -> None:
 
 def last_report() -> bytes | None:
     """None if there is none, or if it is somebody else's."""
+    return _kept(last_report_path)
+
+
+def _kept(place: Callable[[], str]) -> bytes | None:
     try:
-        with open(last_report_path(), "rb") as file:
+        with open(place(), "rb") as file:
             if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
                 return None
-            return file.read()
+            return file.read(_LARGEST)
     except (OSError, RuntimeError, ValueError):
         return None
+
+
+def _checks_path() -> str:
+    return os.path.join(_folder(), "last-checks.json")
+
+
+def last_checks() -> dict[str, Any]:
+    """By the path of a Python: {"last": outline, "problem": outline of the last that had one}. Empty if unreadable."""
+    import json
+
+    try:
+        found = json.loads(_kept(_checks_path) or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return {key: value for key, value in found.items() if isinstance(value, dict)} if isinstance(found, dict) else {}
+
+
+def keep_last_check(python: str, outline: Mapping[str, Any]) -> None:
+    import json
+
+    checks = last_checks()
+    before = checks.pop(python, {})
+    problem = outline if outline["problems"] else before.get("problem")
+    checks[python] = {"last": outline, **({"problem": problem} if problem else {})}
+    # The newest stand last.
+    _keep(_checks_path, json.dumps(dict(list(checks.items())[-_MOST_CHECKS:])))

@@ -180,15 +180,19 @@ def probe_target(
     alive_limit: float = 30.0,
     slow: float = SLOW,
     cwd: str | None = None,
+    agreed: bool = False,
 ) -> TargetSaid:
     """All that the target Python tells of its files and, at the same time, of `import torch`.
 
     `tests`: the arguments that let the process of the import go on with tests. `seconds` limits each of the two
-    processes; `alive_limit` is how long one may give no sign of life.
+    processes; `alive_limit` is how long one may give no sign of life. `agreed` is for the tests: the whole memory may
+    be tested although something else uses the GPU.
     """
     if not python:
         return TargetSaid(tuple(_no_target(machine)))
     env = environment_of_children(machine.environ)
+    if tests:
+        env["TROUBLESHOOTER_WHOLE_CARD"] = "yes" if agreed else None
 
     def ask(script: str, arguments: Sequence[str] = ()) -> tuple[ScriptRun, ...]:
         return run_parts(machine, python, script, arguments, seconds=seconds, alive_limit=alive_limit, env=env, cwd=cwd)

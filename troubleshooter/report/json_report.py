@@ -29,7 +29,7 @@ from ..model import (
     Value,
     unknown,
 )
-from .summary import summary
+from .summary import change_object, summary
 
 SCHEMA = "troubleshooter.report/1"
 
@@ -71,6 +71,7 @@ def report_object(report: Report) -> dict[str, object]:
         "inputs": [{**one._asdict(), "kind": _INPUT_KINDS.get(one.kind, one.kind)} for one in report.inputs],
         "target": report.target._asdict() if report.target else None,
         "remarks": list(report.remarks),
+        "change": change_object(report.change),
         "diagnoses": [_diagnosis(one, number) for number, one in enumerate(report.diagnoses, 1)],
         "notes": [
             {"id": note.id, "text": note.text, "sources": [_source(one) for one in note.sources]}

@@ -7,7 +7,7 @@ from .. import __version__
 from ..model import PRESENT, UNKNOWN, Diagnosis, Evidence, Fact, Remedy, Report
 from ..text import clean
 from .summary import percent, summary
-from .text import REPORTED, Line, source_text, worth_showing
+from .text import REPORTED, Line, change_line, source_text, worth_showing
 from .words import words_for
 
 _VERSIONS = (
@@ -30,6 +30,9 @@ def _report(report: Report, words: Mapping[str, str], replaced: str) -> Iterator
     yield ""
     for remark in report.remarks:
         yield f"> {text(remark)}"
+        yield ""
+    if report.change:
+        yield text(change_line(report.change, words).text)
         yield ""
     table = list(_versions(report.facts))
     if table:

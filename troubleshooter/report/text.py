@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
-from ..model import UNKNOWN, Diagnosis, Evidence, Fact, Report, Source, Step, TestResult
+from ..model import UNKNOWN, Change, Diagnosis, Evidence, Fact, Report, Source, Step, TestResult
 from ..text import clean
 from .summary import percent, summary
 from .words import words_for
@@ -48,8 +48,17 @@ def report_lines(report: Report, language: str = "en") -> Iterator[Line]:
     yield from _unknowns(report, words)
     yield from _questions(report, words)
     yield Line("")
+    if report.change:
+        yield change_line(report.change, words)
     style = {"healthy": "good", "problem": "bad"}.get(report.verdict, "heading")
     yield Line(f"{words['verdict']}: {words[report.verdict]}. {clean(summary(report))}", style)
+
+
+def change_line(change: Change, words: Mapping[str, str]) -> Line:
+    """What became of the problems of the last run, before and after."""
+    before, after = (", ".join(names) or words["nothing"] for names in (change.before, change.after))
+    style = "good" if change.word == "resolved" else "heading"
+    return Line(clean(f"{words['since']} {change.day}: {words['change_' + change.word]} ({before} → {after})"), style)
 
 
 def _head(report: Report, words: Mapping[str, str]) -> Iterator[Line]:
@@ -144,7 +153,7 @@ def _tests(tests: tuple[TestResult, ...], words: Mapping[str, str]) -> Iterator[
             continue
         # The error stands in the reason; its traceback is for the JSON report.
         measured = [(name, value) for name, value in test.measured.items() if name != "error"]
-        figures = ", ".join(f"{name} {_figure(value)}" for name, value in measured[:_MOST_FIGURES])
+        figures = ", ".join(f"{name} {figure(value)}" for name, value in measured[:_MOST_FIGURES])
         rest = " · ".join(filter(None, [clean(test.reason), clean(figures)]))
         style = "good" if test.outcome == "passed" else "bad"
         about = "" if test.subject == "host" else f" {test.subject}"
@@ -153,7 +162,7 @@ def _tests(tests: tuple[TestResult, ...], words: Mapping[str, str]) -> Iterator[
         yield Line(f"{words['skipped']}  {', '.join(dict.fromkeys(names))}: {clean(reason)}", "dim", 2, 9)
 
 
-def _figure(value: object) -> str:
+def figure(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 

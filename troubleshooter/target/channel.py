@@ -13,7 +13,6 @@ import time
 
 _LONGEST_TEXT = 16000
 _write, _dup, _dup2, _end, _clock = os.write, os.dup, os.dup2, os._exit, time.time
-_OURS = set()
 _SHORT = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 
 
@@ -106,9 +105,13 @@ def trace_of(error):
 def without_ours(place):
     """The traceback from the first frame that is not of a script of this folder."""
     first = place
-    while place is not None and place.tb_frame.f_code.co_filename in _OURS:
+    while place is not None and is_ours(place.tb_frame.f_code.co_filename):
         place = place.tb_next
     return place or first
+
+
+def is_ours(path):
+    return os.path.dirname(path) == os.path.dirname(run.__code__.co_filename)
 
 
 def from_stdlib(name, keep=True):
@@ -268,7 +271,6 @@ def names_of(script):
     """The names that a script of this folder defines."""
     with open(script, "rb") as file:
         code = compile(file.read(), script, "exec")
-    _OURS.add(script)
     names = {"__name__": "troubleshooter_target", "__file__": script}
     exec(code, names)
     return names
@@ -279,7 +281,6 @@ def run(nonce, script, arguments):
     no_core_dump()
     name_the_place_of_a_crash()
     try:
-        _OURS.add(run.__code__.co_filename)
         names = names_of(script)
         channel.say("started", version="%d.%d.%d" % sys.version_info[:3])
         names["main"](channel, arguments)

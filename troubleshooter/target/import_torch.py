@@ -3,7 +3,7 @@
 Steps: import-torch, loaded-libraries, read-version, is-available, device-count, list-archs, cuda-init, then device for each GPU.
 With the argument MODE (quick or full) the tests of `gpu_tests.py` follow in the same process, after the line "tests":
 importing torch is the longest part of them. Further arguments: the tests for a torch that sees a GPU, those for one that
-sees none.
+sees none, and the seconds that they may take in all (0: any).
 Imports nothing itself but what is built into the interpreter, as `channel.py` explains.
 """
 
@@ -35,10 +35,10 @@ def main(channel, arguments):
         channel.step("device", lambda index=index: about(channel, torch, index), device=index)
     if arguments:
         channel.border("tests")
-        mode, with_a_gpu, without = arguments
+        mode, with_a_gpu, without, seconds = arguments
         tests = channel.script("gpu_tests.py")
         asked = with_a_gpu if (sees or {}).get("available") else without
-        tests["run_tests"](channel, torch, mode, asked.split(","))
+        tests["run_tests"](channel, torch, mode, asked.split(","), (), float(seconds) or None)
 
 
 def load():
