@@ -206,7 +206,7 @@ def look(
         from .probes.python_target import find_target
 
         (progress or _silent)("Looking at the machine and at the Python that runs torch")
-        seen, _ = _observe(machine, find_target(machine, request.python), ())
+        seen, _, _ = _observe(machine, find_target(machine, request.python), request._replace(confirm="no"))
         claims += [one for one in seen if isinstance(one, Claim)]
     return derive(settle(claims, knowledge.facts), knowledge.tables), remarks
 
