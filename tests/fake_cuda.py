@@ -7,7 +7,7 @@ FAKE_CARDS (count, 1), FAKE_MIB (memory, 64), FAKE_BUSY_MIB (memory that others 
 piece of memory that reads as 1 always), FAKE_LOST (byte of the first piece where writing has no effect), FAKE_WRONG_SUM
 (spoil a result of the kernel `arithmetic`), FAKE_ERROR (function=code), FAKE_HANG and FAKE_CRASH (function), FAKE_MODE
 (compute mode), FAKE_LOG (a file that gets the name of every function called). For NVML: FAKE_PIDS (comma-separated),
-FAKE_DISPLAY, FAKE_USED_MIB.
+FAKE_DISPLAY, FAKE_USED_MIB, FAKE_NO_LIST (code of a list of processes that is not told), FAKE_OLD (an NVML without reserves).
 """
 
 import re
@@ -214,9 +214,9 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *address, void **device) { *devi
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struct process *listed) {
   const char *text = getenv("FAKE_PIDS"); unsigned found = 0;
   for (; text && *text; text = strchr(text, ',') ? strchr(text, ',') + 1 : 0) listed[found++].pid = atoi(text);
-  *count = found; return 0; }
+  *count = found; return set("FAKE_NO_LIST", 0); }
 int nvmlDeviceGetGraphicsRunningProcesses_v3(void *device, unsigned *count, struct process *listed) { *count = 0; return 0; }
 int nvmlDeviceGetDisplayActive(void *device, unsigned *active) { *active = set("FAKE_DISPLAY", 0); return 0; }
-int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory *memory) { memory->used = set("FAKE_USED_MIB", 0) << 20; return 0; }
+int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory *memory) { memory->used = set("FAKE_USED_MIB", 0) << 20; return set("FAKE_OLD", 0); }
 int nvmlDeviceGetMemoryInfo(void *device, struct old *memory) { memory->used = set("FAKE_USED_MIB", 0) << 20; return 0; }
 """

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not fake_cuda.GCC or sys.platform != "linux", re
 MIB = 1 << 20
 ALL = (1 << 64) - 1
 FAULTS = (
-    "CARDS MIB BUSY_MIB STUCK LOST WRONG_SUM ERROR HANG CRASH MODE LOG NVML PIDS DISPLAY USED_MIB".split()  # fmt: skip
+    "CARDS MIB BUSY_MIB STUCK LOST WRONG_SUM ERROR HANG CRASH MODE LOG NVML PIDS DISPLAY USED_MIB NO_LIST OLD".split()  # fmt: skip
 )
 
 
@@ -325,6 +325,12 @@ def test_our_own_process_is_no_other_even_under_a_strange_number(fake, monkeypat
     assert in_process_users(fake, monkeypatch, DISPLAY=0, USED_MIB=900) == ["900 MiB that something holds"]
     assert in_process_users(fake, monkeypatch, USED_MIB=900, PIDS=os.getpid(), ours=1) == []
     assert in_process_users(fake, monkeypatch, NVML=999) is None
+
+
+def test_without_a_list_of_processes_the_memory_in_use_tells_whether_a_card_is_idle(fake, monkeypatch):
+    assert in_process_users(fake, monkeypatch, NO_LIST=3) == []
+    assert in_process_users(fake, monkeypatch, USED_MIB=600) == ["600 MiB that something holds"]
+    assert in_process_users(fake, monkeypatch, OLD=3) is None
 
 
 def test_the_whole_card_is_tested_when_nothing_else_uses_it(fake):

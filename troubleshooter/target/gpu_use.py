@@ -57,9 +57,11 @@ def users(ctypes, address, ours=0):
 def _users(ctypes, nvml, device, ours):
     found = []
     computing, drawing = (_processes(ctypes, nvml, device, kind) for kind in ("Compute", "Graphics"))
-    if computing is None:
+    used, idle = _used_mib(ctypes, nvml, device)
+    # Without a list of processes the memory in use has to tell, where the driver's own reserve is told apart.
+    if used is None or (computing is None and idle != _IDLE_MIB):
         return None
-    others = computing | (drawing or set())
+    others = (computing or set()) | (drawing or set())
     if os.getpid() in others:
         others.discard(os.getpid())
     elif ours and others:
@@ -69,9 +71,6 @@ def _users(ctypes, nvml, device, ours):
     active = ctypes.c_uint()
     if nvml.nvmlDeviceGetDisplayActive(device, ctypes.byref(active)) == 0 and active.value:
         found.append("a display")
-    used, idle = _used_mib(ctypes, nvml, device)
-    if used is None:
-        return None
     if used > idle + ours * _OWN_CONTEXT_MIB and not others:
         found.append("%d MiB that something holds" % used)
     return found
