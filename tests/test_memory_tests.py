@@ -12,7 +12,6 @@ import pytest
 TARGET = Path(importlib.util.find_spec("troubleshooter").origin).parent / "target"
 GIB = 1 << 30
 # The scripts of torch's tests share one script, without which none of them runs.
-pytestmark = pytest.mark.skipif(not (TARGET / "kit.py").exists(), reason="target/kit.py is not there")
 LOAD = f"""
 import importlib.util, torch
 spec = importlib.util.spec_from_file_location('gpu_tests', {str(TARGET / "gpu_tests.py")!r})
