@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_LARGEST = 64 * 1024 * 1024
+_LARGEST_CHECKS = 1024 * 1024
 _MOST_CHECKS = 50
 
 
@@ -53,12 +53,12 @@ def last_report() -> bytes | None:
     return _kept(last_report_path)
 
 
-def _kept(place: Callable[[], str]) -> bytes | None:
+def _kept(place: Callable[[], str], most: int = -1) -> bytes | None:
     try:
         with open(place(), "rb") as file:
             if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
                 return None
-            return file.read(_LARGEST)
+            return file.read(most)
     except (OSError, RuntimeError, ValueError):
         return None
 
@@ -72,7 +72,7 @@ def last_checks() -> dict[str, Any]:
     import json
 
     try:
-        found = json.loads(_kept(_checks_path) or b"{}")
+        found = json.loads(_kept(_checks_path, _LARGEST_CHECKS) or b"{}")
     except (ValueError, RecursionError):
         return {}
     return {key: value for key, value in found.items() if isinstance(value, dict)} if isinstance(found, dict) else {}
