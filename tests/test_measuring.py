@@ -191,10 +191,11 @@ def test_processes_that_add_up_rightly_pass(real):
 )
 def test_the_process_that_is_wrong_dies_or_hangs_is_named(real, change, words):
     before, after = change.split("|")
+    seconds = 12 if words == "did not end" else 100
     code = f"""
 tests = part("multi_tests.py")
 try:
-    tests.together([-1, -1, -1], "gloo", 1000, 12, tests.RANK.replace({before!r}, {after!r}))
+    tests.together([-1, -1, -1], "gloo", 1000, {seconds}, tests.RANK.replace({before!r}, {after!r}))
 except kit.Failed as failure:
     print(json.dumps(str(failure)))
 """
