@@ -38,7 +38,14 @@ def python():
 
 @pytest.fixture(autouse=True)
 def own_state(tmp_path, monkeypatch):
+    """No memory of other tests: neither the state folder's nor the kernel's, whose log keeps each planted fault."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("dmesg", "journalctl"):
+        (programs / name).write_text('#!/bin/sh\necho "$0: Operation not permitted" >&2\nexit 1\n')
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
 
 
 def troubleshoot(*words, text="", **env):
@@ -231,7 +238,7 @@ def test_a_full_shared_memory_fails_the_workers_and_is_named(python):
 # --- the whole command
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def healthy(python):
     return troubleshoot("check", "--python", python)
 
@@ -355,11 +362,10 @@ print("kept" if float(held[::4096].min()) == 1.0 == float(held[::4096].max()) el
 
 @pytest.fixture
 def hog(python):
-    process = subprocess.Popen([python, "-c", HOG], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline().strip() == "holding"
-    yield process
-    process.kill()
-    process.wait()
+    with subprocess.Popen([python, "-c", HOG], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().strip() == "holding"
+        yield process
+        process.kill()
 
 
 def test_a_process_that_holds_most_of_the_card_neither_fails_the_quick_tests_nor_is_failed_by_them(python, hog):
