@@ -140,13 +140,8 @@ def _installed(facts: Facts) -> Installed | None:
     if not version:
         return None
     reasons: list[Reason] = []
-    known: list[bool] = []
-    gpus = facts.subjects("gpu")
-    for gpu in gpus:
-        serves = facts.value("gpu.has_kernels", gpu)
-        if isinstance(serves, bool):
-            known.append(serves)
-        if serves is False:
+    for gpu in facts.subjects("gpu"):
+        if facts.value("gpu.has_kernels", gpu) is False:
             stands = "newer" if facts.value("gpu.newer_than_build", gpu) else ""
             stands = stands or ("older" if facts.value("gpu.older_than_build", gpu) else "")
             name = {"newer": "gpu-newer-than-build", "older": "gpu-older-than-build", "": "gpu-not-in-build"}[stands]
@@ -157,24 +152,17 @@ def _installed(facts: Facts) -> Installed | None:
             )
             reasons.append(Reason(name, values))
     driver, least = facts.text("driver.version"), facts.text("torch.min_driver")
-    started = facts.value("torch.cuda_available") is True
-    if started or (driver and least):
-        # That CUDA has started outranks the table: a libcuda for forward compatibility may stand before the driver's.
-        known.append(started or at_least(driver, least))
-        if not known[-1]:
-            reasons.append(Reason("driver-too-old", (("driver", driver), ("least", least))))
-    if facts.text("torch.build") == CPU:
-        known.append(not gpus)
-        if gpus:
-            reasons.append(Reason("cpu-build"))
-    complete = bool(known) and len(known) == len(gpus) + 1
+    if driver and least and not at_least(driver, least) and facts.value("torch.cuda_available") is not True:
+        reasons.append(Reason("driver-too-old", (("driver", driver), ("least", least))))
+    if facts.text("torch.build") == CPU and facts.subjects("gpu"):
+        reasons.append(Reason("cpu-build"))
     companions = []
     for package in COMPANIONS:
         if number := facts.text(f"{package}.version"):
             fits = facts.value(f"{package}.fits")
             companions.append((package, number, fits if isinstance(fits, bool) else None))
-    runs = False if reasons else (True if complete else None)
-    return Installed(version, runs, tuple(reasons), tuple(companions))
+    runs = facts.value("torch.runs_here")
+    return Installed(version, runs if isinstance(runs, bool) else None, tuple(reasons), tuple(companions))
 
 
 def _building(facts: Facts) -> Building | None:
