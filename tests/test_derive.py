@@ -151,6 +151,27 @@ def test_the_build_to_install(
     assert (facts.value("plan.torch"), facts.value("plan.tag")) == (torch, tag)
 
 
+@pytest.mark.parametrize(
+    ("given", "runs"),
+    [
+        ({"torch.version": "2.5.1+cu124", "gpu.name": "RTX 3090", "driver.version": "535.54.03"}, True),
+        ({"torch.version": "2.5.1+cu124", "gpu.name": "RTX 3090", "driver.version": "470.82.01"}, False),
+        ({"torch.version": "2.5.1+cu124", "gpu.name": "RTX 5090", "driver.version": "570.86.10"}, False),
+        ({"torch.version": "2.5.1+cu124", "gpu.name": "RTX 3090"}, None),
+        ({"torch.version": "2.5.1+cpu", "gpu.name": "RTX 3090", "driver.version": "535.54.03"}, False),
+        ({"torch.version": "2.5.1+cpu"}, None),
+        ({"torch.version": "2.5.1+cpu", "gpu.count": 0}, True),
+        # a libcuda for forward compatibility
+        ({"torch.version": "2.9.1+cu130", "gpu.name": "A100 80GB", "driver.version": "535.54.03", "torch.cuda_available": True}, True),
+        ({"torch.version": "2.17.0+cu134", "gpu.name": "RTX 3090", "driver.version": "640.10"}, None),
+    ],
+)  # fmt: skip
+def test_whether_the_installed_build_runs_here(
+    knowledge: Knowledge, given: dict[str, Value], runs: bool | None
+) -> None:
+    assert derived(knowledge, {**LINUX, **given}).value("torch.runs_here") is runs
+
+
 def test_a_derived_fact_names_what_it_rests_on(knowledge: Knowledge) -> None:
     facts = derived(knowledge, {**LINUX, "torch.version": "2.5.1+cu124"})
     fact = facts.fact("torch.min_driver")

@@ -176,6 +176,31 @@ def _kernels(facts: Facts, tables: Tables) -> Iterator[Fact]:
         yield given.fact("gpu.older_than_build", stands == "older", gpu)
 
 
+def _runs_here(facts: Facts, _: Tables) -> Iterator[Fact]:
+    """Whether the installed build has code for every GPU and starts on the driver; one for the processor where there is
+    no GPU.
+
+    That CUDA has started outranks the table: a libcuda for forward compatibility may stand before the driver's.
+    """
+    gpus, build = facts.subjects("gpu"), facts.text("torch.build")
+    if not facts.text("torch.version") or (not gpus and (build != builds.CPU or not place_of(facts).without_gpu)):
+        return
+    if build in ("", "cuda"):
+        serve = [facts.value("gpu.has_kernels", gpu) for gpu in gpus]
+        driver, least = facts.text("driver.version"), facts.text("torch.min_driver")
+        starts = facts.value("torch.cuda_available") is True or (at_least(driver, least) if driver and least else None)
+        answers = (*serve, starts)
+        named = [fact for name in _DECIDES if (fact := facts.fact(name)) and fact.state != UNKNOWN]
+        bases = (*(f"gpu.has_kernels@{gpu}" for gpu in gpus), *(fact.id for fact in named))
+    else:
+        answers, bases = (not gpus,), ("torch.build@host",)
+    if False in answers or all(answers):
+        yield _Given(None, bases).fact("torch.runs_here", False not in answers)
+
+
+_DECIDES = ("driver.version", "torch.min_driver", "torch.cuda_available")
+
+
 def _release(facts: Facts, tables: Tables) -> Iterator[Fact]:
     """Whether the release is known, and whether what stands beside it was made for it."""
     version = facts.text("torch.version")
@@ -277,6 +302,7 @@ _STEPS: tuple[Callable[[Facts, Tables], Iterator[Fact]], ...] = (
     _driver_floor,
     _gpus,
     _kernels,
+    _runs_here,
     _release,
     _asked,
     _building,

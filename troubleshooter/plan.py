@@ -24,7 +24,7 @@ from .builds import (
 )
 from .derive import place_of, plan_facts
 from .model import Knowledge, Step, StepSpec
-from .prescribe import step_of
+from .prescribe import steps_of
 from .settle import Facts
 from .versions import cuda_of_tag, local, order, release
 
@@ -67,7 +67,8 @@ class Plan(NamedTuple):
     asked: Asked | None
     installed: Installed | None
     best: Build | None
-    command: Step | None
+    steps: tuple[Step, ...]
+    """Of the best build: the commands that install it."""
     after_driver: Build | None
     """The best build once the driver is another one; None where there is a best build, or no driver would help."""
     driver_needed: tuple[str, str]
@@ -96,7 +97,7 @@ def make_plan(facts: Facts, knowledge: Knowledge, asked: str = "") -> Plan:
         asked=_asked(asked, found, tables) if asked else None,
         installed=_installed(facts),
         best=chosen,
-        command=install_step(chosen, facts, knowledge) if chosen else None,
+        steps=install_steps(chosen, facts, knowledge) if chosen else (),
         after_driver=after,
         driver_needed=_driver_needed(after, place, tables) if after else ("", ""),
         builds=newest_first,
@@ -117,12 +118,12 @@ def _asked_first(found: tuple[Build, ...], asked: str) -> tuple[Build, ...]:
     )
 
 
-def install_step(build: Build, facts: Facts, knowledge: Knowledge) -> Step | None:
-    """The command that installs a build into the Python that was looked at, or into the one that is called python."""
+def install_steps(build: Build, facts: Facts, knowledge: Knowledge) -> tuple[Step, ...]:
+    """The commands that install a build into the Python that was looked at, or into the one that is called python."""
     bare = Facts({name: there for name, there in facts.by_name.items() if not name.startswith("plan.")}, facts.silent)
-    action = "install-cpu-build" if build.tag == CPU else "install-build"
+    action = "install-processor-build" if build.tag == CPU else "install-build"
     python = facts.text("python.path") or "python"
-    return step_of(StepSpec(action, (("python", python),)), bare.adding(plan_facts(build)), knowledge.actions)
+    return steps_of(StepSpec(action, (("python", python),)), bare.adding(plan_facts(build)), knowledge)
 
 
 def _asked(asked: str, found: tuple[Build, ...], tables: Tables) -> Asked:
@@ -139,13 +140,8 @@ def _installed(facts: Facts) -> Installed | None:
     if not version:
         return None
     reasons: list[Reason] = []
-    known: list[bool] = []
-    gpus = facts.subjects("gpu")
-    for gpu in gpus:
-        serves = facts.value("gpu.has_kernels", gpu)
-        if isinstance(serves, bool):
-            known.append(serves)
-        if serves is False:
+    for gpu in facts.subjects("gpu"):
+        if facts.value("gpu.has_kernels", gpu) is False:
             stands = "newer" if facts.value("gpu.newer_than_build", gpu) else ""
             stands = stands or ("older" if facts.value("gpu.older_than_build", gpu) else "")
             name = {"newer": "gpu-newer-than-build", "older": "gpu-older-than-build", "": "gpu-not-in-build"}[stands]
@@ -156,24 +152,17 @@ def _installed(facts: Facts) -> Installed | None:
             )
             reasons.append(Reason(name, values))
     driver, least = facts.text("driver.version"), facts.text("torch.min_driver")
-    started = facts.value("torch.cuda_available") is True
-    if started or (driver and least):
-        # That CUDA has started outranks the table: a libcuda for forward compatibility may stand before the driver's.
-        known.append(started or at_least(driver, least))
-        if not known[-1]:
-            reasons.append(Reason("driver-too-old", (("driver", driver), ("least", least))))
-    if facts.text("torch.build") == CPU:
-        known.append(not gpus)
-        if gpus:
-            reasons.append(Reason("cpu-build"))
-    complete = bool(known) and len(known) == len(gpus) + 1
+    if driver and least and not at_least(driver, least) and facts.value("torch.cuda_available") is not True:
+        reasons.append(Reason("driver-too-old", (("driver", driver), ("least", least))))
+    if facts.text("torch.build") == CPU and facts.subjects("gpu"):
+        reasons.append(Reason("cpu-build"))
     companions = []
     for package in COMPANIONS:
         if number := facts.text(f"{package}.version"):
             fits = facts.value(f"{package}.fits")
             companions.append((package, number, fits if isinstance(fits, bool) else None))
-    runs = False if reasons else (True if complete else None)
-    return Installed(version, runs, tuple(reasons), tuple(companions))
+    runs = facts.value("torch.runs_here")
+    return Installed(version, runs if isinstance(runs, bool) else None, tuple(reasons), tuple(companions))
 
 
 def _building(facts: Facts) -> Building | None:
