@@ -67,8 +67,7 @@ def test_the_best_build(hints: dict[str, str], best: str | None) -> None:
     plan = planned(**hints)
     assert (f"{plan.best.torch}+{plan.best.tag}" if plan.best else None) == best
     if plan.best:
-        assert plan.command is not None
-        assert f"torch=={plan.best.torch}" in plan.command.shell_text
+        assert f"torch=={plan.best.torch}" in plan.steps[0].shell_text
 
 
 def test_a_driver_that_is_in_the_way_is_named_with_what_would_be_best_after_it() -> None:
@@ -186,12 +185,12 @@ def test_a_gpu_that_is_named_is_another_machine_and_without_one_this_machine_is_
     plan = json.loads(done.stdout)
     assert plan["machine"]["driver"] == machine.driver
     assert plan["installed"]["torch"] == machine.torch
-    assert plan["best"]["step"]["argv"][0] == "/opt/venv/bin/python"
+    assert plan["best"]["steps"][0]["argv"][0] == "/opt/venv/bin/python"
     changed = json.loads(run("--snapshot", str(file), "--driver", "999.10", "--format", "json").stdout)
     assert changed["machine"]["driver"] == "999.10"
     elsewhere = json.loads(run("--gpu", "RTX 4090", "--os", "windows", "--format", "json").stdout)
     assert elsewhere["machine"]["python"] == ""
-    assert elsewhere["best"]["step"]["shell"] == "powershell"
+    assert elsewhere["best"]["steps"][0]["shell"] == "powershell"
 
 
 def test_a_plan_needs_none_of_the_heavy_libraries() -> None:

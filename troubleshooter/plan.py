@@ -24,7 +24,7 @@ from .builds import (
 )
 from .derive import place_of, plan_facts
 from .model import Knowledge, Step, StepSpec
-from .prescribe import step_of
+from .prescribe import steps_of
 from .settle import Facts
 from .versions import cuda_of_tag, local, order, release
 
@@ -67,7 +67,8 @@ class Plan(NamedTuple):
     asked: Asked | None
     installed: Installed | None
     best: Build | None
-    command: Step | None
+    steps: tuple[Step, ...]
+    """Of the best build: the commands that install it."""
     after_driver: Build | None
     """The best build once the driver is another one; None where there is a best build, or no driver would help."""
     driver_needed: tuple[str, str]
@@ -96,7 +97,7 @@ def make_plan(facts: Facts, knowledge: Knowledge, asked: str = "") -> Plan:
         asked=_asked(asked, found, tables) if asked else None,
         installed=_installed(facts),
         best=chosen,
-        command=install_step(chosen, facts, knowledge) if chosen else None,
+        steps=install_steps(chosen, facts, knowledge) if chosen else (),
         after_driver=after,
         driver_needed=_driver_needed(after, place, tables) if after else ("", ""),
         builds=newest_first,
@@ -117,12 +118,12 @@ def _asked_first(found: tuple[Build, ...], asked: str) -> tuple[Build, ...]:
     )
 
 
-def install_step(build: Build, facts: Facts, knowledge: Knowledge) -> Step | None:
-    """The command that installs a build into the Python that was looked at, or into the one that is called python."""
+def install_steps(build: Build, facts: Facts, knowledge: Knowledge) -> tuple[Step, ...]:
+    """The commands that install a build into the Python that was looked at, or into the one that is called python."""
     bare = Facts({name: there for name, there in facts.by_name.items() if not name.startswith("plan.")}, facts.silent)
-    action = "install-cpu-build" if build.tag == CPU else "install-build"
+    action = "install-processor-build" if build.tag == CPU else "install-build"
     python = facts.text("python.path") or "python"
-    return step_of(StepSpec(action, (("python", python),)), bare.adding(plan_facts(build)), knowledge.actions)
+    return steps_of(StepSpec(action, (("python", python),)), bare.adding(plan_facts(build)), knowledge)
 
 
 def _asked(asked: str, found: tuple[Build, ...], tables: Tables) -> Asked:

@@ -160,9 +160,9 @@ def _powershell(text: str, always: bool = False) -> str:
     return "'" + re.sub("(['\u2018\u2019\u201a\u201b])", r"\1\1", text) + "'"
 
 
-def step_of(spec: StepSpec, facts: Facts, actions: Mapping[str, Action]) -> Step | None:
-    """One step written out for this machine; None where a placeholder has no value or no form of the action fits."""
+def steps_of(spec: StepSpec, facts: Facts, knowledge: Knowledge) -> tuple[Step, ...]:
+    """A step of a remedy written out for this machine; none where a placeholder has no value or no form of it fits."""
     try:
-        return _step(spec, HOST, facts, actions)
+        return (_step(spec, HOST, facts, knowledge.actions),)
     except _MissingError:
-        return None
+        return ()

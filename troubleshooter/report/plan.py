@@ -108,9 +108,10 @@ def _best(plan: Plan, words: Mapping[str, str]) -> Iterator[Line]:
     beside = ", ".join(f"{name} {getattr(build, name)}" for name in _NAMES if getattr(build, name))
     beside = f" {words['with']} {beside}" if beside else ""
     yield Line(f"{heading}: torch {_name(build)}{beside}", "good")
-    if plan.best and plan.command:
-        yield Line(clean(plan.command.say), indent=2)
-        for row in plan.command.shell_text.split("\n") if plan.command.shell_text else ():
+    for step in plan.steps:
+        if step.say:
+            yield Line(clean(step.say), indent=2)
+        for row in step.shell_text.split("\n") if step.shell_text else ():
             yield Line(clean(row), "command", 4)
     if build.numpy:
         yield Line(words["numpy"], indent=2)
@@ -192,7 +193,7 @@ def plan_json(plan: Plan) -> str:
                 for package, version, fits in plan.installed.companions
             ],
         },
-        "best": plan.best and {**_build(plan.best), "step": plan.command and step_object(plan.command)},
+        "best": plan.best and {**_build(plan.best), "steps": [step_object(step) for step in plan.steps]},
         "after_driver": plan.after_driver
         and {
             **_build(plan.after_driver),
