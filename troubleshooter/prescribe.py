@@ -102,9 +102,7 @@ class _Place:
 
     def _settings(self, spec: StepSpec) -> Iterator[Step]:
         assumed: set[str] = set()
-        env = tuple(
-            (name, None if value is None else self._fill(value, {}, assumed)) for name, value in spec.set_env
-        )
+        env = tuple((name, None if value is None else self._fill(value, {}, assumed)) for name, value in spec.set_env)
         shell = self._shell_for(value for _, value in env if value)
         text = "\n".join(setting(name, value, shell) for name, value in env)
         if not self.facts.text("os.family"):
@@ -127,18 +125,16 @@ class _Place:
         yield step._replace(shell_text=text, persist=where)
 
     def _commands(self, name: str, arguments: Mapping[str, str]) -> Iterator[Step]:
-        missing = name
         action = self.actions[name]
-        for form in action.forms:
-            if self._fits(form):
-                try:
-                    first, *others = self._written(form, arguments)
-                    yield first._replace(say=" ".join((first.say, *self._notes(action))).strip())
-                    yield from others
-                    return
-                except _MissingError as error:
-                    missing = str(error)
-        raise _MissingError(missing)
+        for form in filter(self._fits, action.forms):
+            try:
+                first, *others = self._written(form, arguments)
+            except _MissingError:
+                continue
+            yield first._replace(say=" ".join((first.say, *self._notes(action))).strip())
+            yield from others
+            return
+        raise _MissingError(name)
 
     def _fits(self, form: ActionForm) -> bool:
         """With the system unknown, only forms for any system fit."""
@@ -228,7 +224,10 @@ class _Place:
         other = None
         if isinstance(condition.operand, FactRef):
             other = self.facts.fact(condition.operand.fact, self._subject_of(condition.operand.fact))
-        return holds(condition, spec.type, self.facts.fact(condition.fact, self._subject_of(condition.fact)), other) is True
+        return (
+            holds(condition, spec.type, self.facts.fact(condition.fact, self._subject_of(condition.fact)), other)
+            is True
+        )
 
     def _subject_of(self, name: str) -> str:
         spec = self.catalogue.get(name)

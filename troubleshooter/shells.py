@@ -1,4 +1,4 @@
-"""Commands and variables in the words of a shell, to be pasted into it as they are. Pure; nothing here runs anything."""
+"""Commands and variables in the words of a shell, to be pasted into it. Pure; nothing here runs anything."""
 
 import re
 from collections.abc import Callable, Mapping

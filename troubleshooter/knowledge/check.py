@@ -4,7 +4,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..errors import Problem, did_you_mean
-from ..model import Action, ActionForm, Article, Condition, FactRef, FactSpec, Knowledge, Location, Rule, StepSpec, Value
+from ..model import (
+    Action,
+    ActionForm,
+    Article,
+    Condition,
+    FactRef,
+    FactSpec,
+    Knowledge,
+    Location,
+    Rule,
+    StepSpec,
+    Value,
+)
 from ..versions import order
 from .read import STATES, TESTS, misspelt
 from .wheels import check_wheels
@@ -211,14 +223,6 @@ def _check_step(step: StepSpec, knowledge: Knowledge, at: Location) -> Iterator[
 
 
 def _check_action(action: Action, knowledge: Knowledge, findings: set[str]) -> Iterator[Problem]:
-    used = {
-        name
-        for article in knowledge.articles.values()
-        for remedy in article.remedies
-        for step in remedy.steps
-        if step.do == action.name
-        for name, _ in step.arguments
-    }
     for note in action.notes:
         yield from _check_circumstances((*note.when, *note.unless), knowledge, findings)
         for name in _OF_STEPS.findall(note.say):
@@ -228,7 +232,8 @@ def _check_action(action: Action, knowledge: Knowledge, findings: set[str]) -> I
         yield from _check_circumstances(form.when, knowledge, findings)
         for text in _texts(form):
             for name in _OF_STEPS.findall(text):
-                if name not in knowledge.facts and name not in used:
+                # Facts have a point in their names; arguments, which the steps give, have none.
+                if "." in name and name not in knowledge.facts:
                     yield misspelt(name, knowledge.facts, f"placeholder of {action.name!r}", action.at)
 
 

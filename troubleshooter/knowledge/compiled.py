@@ -334,7 +334,7 @@ def _note(raw: Any) -> ActionNote:
 
 def _form(raw: Any) -> ActionForm:
     *before, when = raw
-    return ActionForm(*_frozen(before), when=_conditions(when))
+    return ActionForm(*_frozen(before))._replace(when=_conditions(when))
 
 
 def _article(raw: Any) -> Article:
@@ -368,7 +368,7 @@ def _remedy(raw: Any) -> RemedySpec:
 
 def _step(raw: Any) -> StepSpec:
     *before, when, unless = raw
-    return StepSpec(*_frozen(before), when=_conditions(when), unless=_conditions(unless))
+    return StepSpec(*_frozen(before))._replace(when=_conditions(when), unless=_conditions(unless))
 
 
 def _conditions(raw: Any) -> tuple[Condition, ...]:

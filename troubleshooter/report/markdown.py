@@ -7,7 +7,7 @@ from .. import __version__
 from ..model import PRESENT, UNKNOWN, Diagnosis, Evidence, Fact, Remedy, Report
 from ..text import clean
 from .summary import percent, summary
-from .text import REPORTED, Line, change_line, source_text, worth_showing
+from .text import REPORTED, Line, change_line, source_text, step_remarks, worth_showing
 from .words import words_for
 
 _VERSIONS = (
@@ -120,6 +120,9 @@ def _remedy(remedy: Remedy, place: int, words: Mapping[str, str]) -> Iterator[st
             yield f"   {text(step.say)}"
         if step.shell_text:
             yield ""
+            if remarks := step_remarks(step, words):
+                yield f"   ({text('; '.join(remarks))})"
+                yield ""
             yield from (f"   {row}" for row in fenced(step.shell_text, step.shell))
     yield ""
 

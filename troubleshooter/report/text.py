@@ -135,10 +135,20 @@ def _step(step: Step, words: Mapping[str, str]) -> Iterator[Line]:
     if step.say:
         yield Line(clean(step.say), indent=7)
     if step.shell_text:
-        if step.admin:
-            yield Line(f"({words['admin']})", "dim", 7)
+        remarks = step_remarks(step, words)
+        if remarks:
+            yield Line(f"({'; '.join(remarks)})", "dim", 7)
         for row in step.shell_text.split("\n"):
             yield Line(clean(row), "command", 9)
+
+
+def step_remarks(step: Step, words: Mapping[str, str]) -> list[str]:
+    """What a person should know of a command before it is typed."""
+    remarks = [words["admin"]] if step.admin else []
+    if step.persist:
+        remarks.append(words[f"persist_{step.persist}"])
+    taken = [words[f"assumed_{name}"] for name in step.assumed if f"assumed_{name}" in words]
+    return [*remarks, f"{words['assumed']}: {', '.join(taken)}"] if taken else remarks
 
 
 def _tests(tests: tuple[TestResult, ...], words: Mapping[str, str]) -> Iterator[Line]:
