@@ -51,14 +51,9 @@ def _powershell(argv: tuple[str, ...]) -> str:
     first, *rest = argv
     # A quoted program name is a text to PowerShell unless the call operator stands before it.
     program = first if _PLAIN_TO_POWERSHELL.fullmatch(first) else f"& {_powershell_literal(first)}"
-    return " ".join([program, *map(_powershell_word, rest)])
-
-
-def _powershell_word(text: str) -> str:
-    if _PLAIN_TO_POWERSHELL.fullmatch(text):
-        return text
-    # Windows PowerShell hands quotes inside an argument on as they are, and the program takes them for its own.
-    return _powershell_literal(re.sub(r'(\\*)"', r'\1\1\\"', text))
+    return " ".join(
+        [program, *(text if _PLAIN_TO_POWERSHELL.fullmatch(text) else _powershell_literal(text) for text in rest)]
+    )
 
 
 def _powershell_literal(text: str) -> str:

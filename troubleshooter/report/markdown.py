@@ -114,13 +114,14 @@ def _evidence(evidence: Evidence, mark: str) -> str:
 
 def _remedy(remedy: Remedy, place: int, words: Mapping[str, str]) -> Iterator[str]:
     yield f"{place}. {text(remedy.title)} ({words[f'risk_{remedy.risk}']})"
+    told: set[str] = set()
     for step in remedy.steps:
         if step.say:
             yield ""
             yield f"   {text(step.say)}"
         if step.shell_text:
             yield ""
-            if remarks := step_remarks(step, words):
+            if remarks := step_remarks(step, words, told):
                 yield f"   ({text('; '.join(remarks))})"
                 yield ""
             yield from (f"   {row}" for row in fenced(step.shell_text, step.shell))

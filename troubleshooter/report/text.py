@@ -93,8 +93,9 @@ def _diagnosis(one: Diagnosis, number: int, total: int, words: Mapping[str, str]
         yield Line(words["do"], "heading", 2)
     for place, remedy in enumerate(one.remedies[:_MOST_REMEDIES], 1):
         yield Line(f"{place}. {clean(remedy.title)} ({words[f'risk_{remedy.risk}']})", indent=4, hang=3)
+        told: set[str] = set()
         for step in remedy.steps:
-            yield from _step(step, words)
+            yield from _step(step, words, told)
 
 
 def worth_showing(one: Diagnosis) -> tuple[Evidence, ...]:
@@ -131,24 +132,27 @@ def _other(one: Diagnosis, words: Mapping[str, str]) -> Iterator[Line]:
         yield Line(f"{mark}{clean(evidence.because)}", "dim", 8)
 
 
-def _step(step: Step, words: Mapping[str, str]) -> Iterator[Line]:
+def _step(step: Step, words: Mapping[str, str], told: set[str]) -> Iterator[Line]:
     if step.say:
         yield Line(clean(step.say), indent=7)
     if step.shell_text:
-        remarks = step_remarks(step, words)
+        remarks = step_remarks(step, words, told)
         if remarks:
             yield Line(f"({'; '.join(remarks)})", "dim", 7)
         for row in step.shell_text.split("\n"):
             yield Line(clean(row), "command", 9)
 
 
-def step_remarks(step: Step, words: Mapping[str, str]) -> list[str]:
-    """What a person should know of a command before it is typed."""
+def step_remarks(step: Step, words: Mapping[str, str], told: set[str]) -> list[str]:
+    """What a person should know of a command before it is typed; what was taken for granted is `told` once a remedy."""
     remarks = [words["admin"]] if step.admin else []
     if step.persist:
         remarks.append(words[f"persist_{step.persist}"])
-    taken = [words[f"assumed_{name}"] for name in step.assumed if f"assumed_{name}" in words]
-    return [*remarks, f"{words['assumed']}: {', '.join(taken)}"] if taken else remarks
+    taken = [name for name in step.assumed if name not in told and f"assumed_{name}" in words]
+    told.update(taken)
+    if taken:
+        remarks.append(f"{words['assumed']}: {', '.join(words[f'assumed_{name}'] for name in taken)}")
+    return remarks
 
 
 def _tests(tests: tuple[TestResult, ...], words: Mapping[str, str]) -> Iterator[Line]:
