@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable, Mapping
 
-_PLAIN_TO_POWERSHELL = re.compile(r"[A-Za-z0-9_./\\][A-Za-z0-9_.:/\\=+-]*|--?[A-Za-z0-9][A-Za-z0-9_=+-]*")
-"""Written bare. A word that begins with a dash and holds a point or a colon is cut in two there."""
+_PLAIN_TO_POWERSHELL = re.compile(r"[A-Za-z0-9_./\\][A-Za-z0-9_.:/\\=+-]*|--?[A-Za-z0-9][A-Za-z0-9_+-]*")
+"""Written bare. A word that begins with a dash is a parameter there, and is cut in two at a point or a colon."""
 
 _SPECIAL_TO_CMD = re.compile(r'[\s"&|<>^()@!%,;=`\']')
 _CARETED = re.compile(r'[\s&|<>^()@!%,;"]')
