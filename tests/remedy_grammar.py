@@ -1,6 +1,7 @@
 """The documented words of the programs that remedies call: what each takes, so that a command can be read as it would.
 
-A command has options (`=` at the end: takes a value), and from `least` to `most` arguments stand beside them. Sources: the programs' own manuals and --help, read 2026-11-30.
+A command has options (`=` at the end: takes a value), and from `least` to `most` arguments stand beside them. As the
+programs' manuals describe them, and only what remedies use.
 """
 
 from collections.abc import Sequence

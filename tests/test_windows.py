@@ -235,7 +235,7 @@ def test_settings_that_nobody_looked_at_are_unknown() -> None:
     ],
 )  # fmt: skip
 def test_the_shell_is_told_from_its_own_variables(variables: dict[str, str], shell: str) -> None:
-    assert settled(windows_settings, windows(environ=variables))["shell.name"] == shell
+    assert settled(windows_settings, windows(environment=variables))["shell.name"] == shell
 
 
 def test_settings_are_read_from_the_registry() -> None:
