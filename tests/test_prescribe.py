@@ -29,8 +29,10 @@ CATALOGUE = {
         "os.family": "text", "os.architecture": "text", "python.path": "text", "python.prefix": "text",
         "python.manager": "text", "pip.index_url": "text", "uv.index_url": "text", "shell.name": "text",
         "plan.torch": "version", "plan.tag": "text", "plan.torchvision": "version", "plan.on_pypi": "flag", "a": "flag",
+        "install.tool": "text",
     }.items()
 }  # fmt: skip
+CATALOGUE["python.manager"] = CATALOGUE["python.manager"]._replace(one_of=("pip", "uv", "conda", "micromamba"))
 A_HOLDS = (Condition("a", "is", True),)
 INSTALL = Action(
     "install",
@@ -184,6 +186,14 @@ def test_a_variable_is_set_in_the_words_of_the_shell(stated: dict[str, str], val
             "conda env config vars set --prefix '/opt/my env' 'A=x y'",
             "conda",
         ),
+        (
+            {"os__family": "linux", "python__manager": "micromamba", "python__prefix": "/my env"},
+            (
+                "mkdir -p '/my env/etc/conda/activate.d' && echo 'export A='\"'\"'x y'\"'\"'' >> "
+                "'/my env/etc/conda/activate.d/variables.sh'"
+            ),
+            "conda",
+        ),
         ({"os__family": "windows"}, "[Environment]::SetEnvironmentVariable('A', 'x y', 'User')", "user-environment"),
         ({"os__family": "windows", "shell__name": "cmd"}, 'setx A "x y"', "user-environment"),
     ],
@@ -207,6 +217,17 @@ def test_a_variable_is_kept_in_the_way_of_the_system(stated: dict[str, str], tex
 )
 def test_a_variable_is_removed_for_good_in_the_way_of_the_system(stated: dict[str, str], text: str) -> None:
     assert steps_of((StepSpec(set_env=(("A", None),), persist=True),), **stated)[1].shell_text == text
+
+
+def test_what_setx_would_cut_is_kept_by_powershell() -> None:
+    step = StepSpec(set_env=(("A", "x" * 1025),), persist=True)
+    assert steps_of((step,), os__family="windows", shell__name="cmd")[1].shell_text.startswith("[Environment]::Set")
+
+
+def test_the_installer_that_a_text_shows_is_taken_for_the_manager() -> None:
+    steps = steps_of((StepSpec("install", (("name", "n"), ("packages", "a"))),), install__tool="conda")
+    assert [step.argv[0] for step in steps] == ["conda", "conda"]
+    assert steps[0].assumed == ("os.family", "python.manager")
 
 
 def test_a_value_with_braces_is_no_placeholder() -> None:

@@ -24,12 +24,12 @@ from .model import (
 )
 from .rank import shown
 from .settle import Facts
-from .shells import kept_setting, quoted, setting
+from .shells import NotWritableError, kept_setting, quoted, setting
 
 PLACEHOLDER = re.compile(r"\{([^{}|*]+)(\*|\|[^{}]*)?\}")
 """`{name}`, `{name|text}` with a text for the case that nothing is known, `{name*}` for one argument a word."""
 
-ASSUMED_MANAGER, ASSUMED_PYTHON = "pip", "python"
+ASSUMED_MANAGER = "pip"
 
 
 class _MissingError(Exception):
@@ -84,7 +84,7 @@ class _Place:
         self.subject = subject
         self.catalogue = catalogue
         self.actions = actions
-        self.manager = facts.text("python.manager") or ASSUMED_MANAGER
+        self.manager = facts.text("python.manager") or _guessed_manager(facts, catalogue)
         family = facts.text("os.family")
         told = facts.text("shell.name")
         self.shell = (told or "powershell") if family == "windows" else "bash"
@@ -120,9 +120,16 @@ class _Place:
             commands += [("conda", "env", "config", "vars", "unset", "--prefix", prefix, *gone)] if gone else []
             text, where = "\n".join(quoted(one, shell) for one in commands), "conda"
         else:
-            text = "\n".join(kept_setting(name, value, shell) for name, value in env)
-            where = "user-environment" if shell != "bash" else "profile"
+            within = prefix if self.manager in ("mamba", "micromamba") and shell == "bash" else ""
+            text = "\n".join(self._kept(name, value, within) for name, value in env)
+            where = "conda" if within else "profile" if shell == "bash" else "user-environment"
         yield step._replace(shell_text=text, persist=where)
+
+    def _kept(self, name: str, value: str | None, within: str) -> str:
+        try:
+            return kept_setting(name, value, self.shell, within)
+        except NotWritableError:
+            return kept_setting(name, value, "powershell")
 
     def _commands(self, name: str, arguments: Mapping[str, str]) -> Iterator[Step]:
         action = self.actions[name]
@@ -238,6 +245,12 @@ class _Place:
         if self.shell == "cmd" and any("\n" in text or "\r" in text for text in texts):
             return "powershell"
         return self.shell
+
+
+def _guessed_manager(facts: Facts, catalogue: Mapping[str, FactSpec]) -> str:
+    """The installer that the text shows at work, else the usual one."""
+    tool, known = facts.text("install.tool"), catalogue.get("python.manager")
+    return tool if known and tool in known.one_of else ASSUMED_MANAGER
 
 
 def _managed(form: ActionForm) -> bool:

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable, Mapping
 
-_PLAIN_TO_POWERSHELL = re.compile(r"[A-Za-z0-9_./\\][A-Za-z0-9_.:/\\=+-]*|--?[A-Za-z0-9][A-Za-z0-9_+-]*")
+# Compiled when a command for Windows is first written: most reports have none.
+_PLAIN_TO_POWERSHELL = r"[A-Za-z0-9_./\\][A-Za-z0-9_.:/\\=+-]*|--?[A-Za-z0-9][A-Za-z0-9_+-]*"
 """Written bare. A word that begins with a dash is a parameter there, and is cut in two at a point or a colon."""
 
-_SPECIAL_TO_CMD = re.compile(r'[\s"&|<>^()@!%,;=`\']')
-_CARETED = re.compile(r'[\s&|<>^()@!%,;"]')
+_SPECIAL_TO_CMD = r'[\s"&|<>^()@!%,;=`\']'
+_CARETED = r'[\s&|<>^()@!%,;"]'
+_LONGEST_FOR_SETX = 1024
 
 
 class NotWritableError(ValueError):
@@ -30,15 +32,21 @@ def setting(name: str, value: str | None, shell: str) -> str:
     return f"unset {name}" if value is None else f"export {name}={_bash((value,))}"
 
 
-def kept_setting(name: str, value: str | None, shell: str) -> str:
-    """The line that does so for later sessions of this user."""
+def kept_setting(name: str, value: str | None, shell: str, environment: str = "") -> str:
+    """The line that does so for later sessions: of this user, or in bash of an `environment` of conda (its folder)."""
+    if shell == "cmd" and len(value or "") > _LONGEST_FOR_SETX:
+        raise NotWritableError(f"setx cuts what is longer than {_LONGEST_FOR_SETX} characters")
     if shell == "powershell":
         kept = "$null" if value is None else _powershell_literal(value)
         return f"[Environment]::SetEnvironmentVariable({_powershell_literal(name)}, {kept}, 'User')"
     if shell == "cmd":
-        # setx has no way to remove a variable, and cuts what is longer than 1,024 characters.
+        # setx has no way to remove a variable.
         return f"reg delete HKCU\\Environment /v {name} /f" if value is None else f"setx {name} {_cmd_word(value)}"
-    return f"{_bash(('echo', setting(name, value, 'bash')))} >> ~/.bashrc"
+    line = _bash(("echo", setting(name, value, "bash")))
+    if not environment:
+        return f"{line} >> ~/.bashrc"
+    folder = f"{environment}/etc/conda/activate.d"
+    return f"{_bash(('mkdir', '-p', folder))} && {line} >> {_bash((f'{folder}/variables.sh',))}"
 
 
 def _bash(argv: tuple[str, ...]) -> str:
@@ -50,9 +58,9 @@ def _bash(argv: tuple[str, ...]) -> str:
 def _powershell(argv: tuple[str, ...]) -> str:
     first, *rest = argv
     # A quoted program name is a text to PowerShell unless the call operator stands before it.
-    program = first if _PLAIN_TO_POWERSHELL.fullmatch(first) else f"& {_powershell_literal(first)}"
+    program = first if re.fullmatch(_PLAIN_TO_POWERSHELL, first) else f"& {_powershell_literal(first)}"
     return " ".join(
-        [program, *(text if _PLAIN_TO_POWERSHELL.fullmatch(text) else _powershell_literal(text) for text in rest)]
+        [program, *(text if re.fullmatch(_PLAIN_TO_POWERSHELL, text) else _powershell_literal(text) for text in rest)]
     )
 
 
@@ -64,7 +72,7 @@ def _powershell_literal(text: str) -> str:
 def _cmd(argv: tuple[str, ...]) -> str:
     first, *rest = argv
     program = _one_line(first)
-    return " ".join([f'"{program}"' if _SPECIAL_TO_CMD.search(program) else program, *map(_cmd_word, rest)])
+    return " ".join([f'"{program}"' if re.search(_SPECIAL_TO_CMD, program) else program, *map(_cmd_word, rest)])
 
 
 def _cmd_word(text: str) -> str:
@@ -72,7 +80,7 @@ def _cmd_word(text: str) -> str:
 
     Inside quotes cmd still replaces %NAME%, and a quote within them ends them for cmd, though not for the program.
     """
-    if text and not _SPECIAL_TO_CMD.search(_one_line(text)):
+    if text and not re.search(_SPECIAL_TO_CMD, _one_line(text)):
         return text
     # As programs for Windows read their command line: backslashes count before a quote only.
     inside = re.sub(r'(\\*)"', r'\1\1\\"', text)
@@ -87,7 +95,7 @@ def _cmd_setting(name: str, value: str | None) -> str:
 
 
 def _careted(text: str) -> str:
-    return _CARETED.sub(lambda found: found[0] if found[0].isspace() else f"^{found[0]}", text)
+    return re.sub(_CARETED, lambda found: found[0] if found[0].isspace() else f"^{found[0]}", text)
 
 
 def _one_line(text: str) -> str:

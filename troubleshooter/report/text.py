@@ -151,7 +151,8 @@ def step_remarks(step: Step, words: Mapping[str, str], told: set[str]) -> list[s
     taken = [name for name in step.assumed if name not in told and f"assumed_{name}" in words]
     told.update(taken)
     if taken:
-        remarks.append(f"{words['assumed']}: {', '.join(words[f'assumed_{name}'] for name in taken)}")
+        said = (words[f"assumed_{name}"].replace("{manager}", step.manager) for name in taken)
+        remarks.append(f"{words['assumed']}: {', '.join(said)}")
     return remarks
 
 
