@@ -406,3 +406,9 @@ def test_every_other_program_takes_what_it_is_given_by_its_documentation() -> No
 )  # fmt: skip
 def test_the_grammar_refuses_what_the_program_would(argv: tuple[str, ...]) -> None:
     assert misread(argv)
+
+
+def test_a_text_that_shows_conda_at_work_gets_what_conda_can_do() -> None:
+    told = {"os.family": "windows", "install.tool": "conda"}
+    argv = [step.argv for remedy in remedies_of("torch-cpu-build", told) for step in remedy.steps if step.argv]
+    assert argv == [("conda", "install", "--override-channels", "--channel", "conda-forge", "pytorch-gpu")]

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from troubleshooter.shells import NotWritableError, kept_setting, quoted, setting
+from troubleshooter.shells import NotWritableError, kept_setting, quoted, setting, shell_of
 
 HOSTILE = ("a b", "a;rm -rf /", "$(id)", "`id`", "it's", 'say "x"', "名字", "-x", "a&b", "%PATH%", "100%", "{torch.cuda}",
            "a|b>c<d", "^up", "!x!", "(x)", "a,b;c=d", "C:\\Program Files\\x\\", "\\\\srv\\share\\", 'tail\\"', "~home", "*", "")  # fmt: skip
@@ -108,3 +108,11 @@ def test_bash_keeps_a_value_for_later_sessions_as_it_is(value: str, tmp_path) ->
         ["bash", "-c", '. ~/.bashrc; printf "%s\\0" "$A"'], env=environment, capture_output=True, text=True, check=True
     )
     assert shown.stdout == f"{value}\0"
+
+
+@pytest.mark.parametrize(
+    ("family", "told", "shell"),
+    [("windows", "cmd", "cmd"), ("windows", None, "powershell"), ("wsl", "cmd", "bash"), (None, None, "bash")],
+)
+def test_the_shell_follows_from_the_system_and_from_what_is_known(family, told, shell) -> None:
+    assert shell_of(family, told) == shell

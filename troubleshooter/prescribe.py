@@ -24,7 +24,7 @@ from .model import (
 )
 from .rank import shown
 from .settle import Facts
-from .shells import NotWritableError, kept_setting, quoted, setting
+from .shells import NotWritableError, kept_setting, quoted, setting, shell_of
 
 PLACEHOLDER = re.compile(r"\{([^{}|*]+)(\*|\|[^{}]*)?\}")
 """`{name}`, `{name|text}` with a text for the case that nothing is known, `{name*}` for one argument a word."""
@@ -85,9 +85,7 @@ class _Place:
         self.catalogue = catalogue
         self.actions = actions
         self.manager = facts.text("python.manager") or _guessed_manager(facts, catalogue)
-        family = facts.text("os.family")
-        told = facts.text("shell.name")
-        self.shell = (told or "powershell") if family == "windows" else "bash"
+        self.shell = shell_of(facts.text("os.family"), facts.text("shell.name"))
 
     def applies(self, spec: RemedySpec | StepSpec | ActionNote) -> bool:
         return all(map(self._holds, spec.when)) and not any(map(self._holds, spec.unless))

@@ -16,6 +16,11 @@ class NotWritableError(ValueError):
     """A text that this shell cannot be given on a line: cmd has no way to write a line end."""
 
 
+def shell_of(family: object, told: object) -> str:
+    """Which shell commands are typed in, from the facts os.family and shell.name."""
+    return (str(told) if told else "powershell") if family == "windows" else "bash"
+
+
 def quoted(argv: tuple[str, ...], shell: str) -> str:
     """One line that a person can paste into that shell (bash, powershell, cmd)."""
     return _COMMANDS[shell](argv)

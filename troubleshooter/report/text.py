@@ -5,6 +5,7 @@ from typing import NamedTuple
 from unicodedata import east_asian_width
 
 from ..model import UNKNOWN, Change, Diagnosis, Evidence, Fact, Report, Source, Step, TestResult
+from ..shells import quoted, shell_of
 from ..text import clean
 from .summary import percent, summary
 from .words import words_for
@@ -228,13 +229,13 @@ def _questions(report: Report, words: Mapping[str, str]) -> Iterator[Line]:
         return
     yield Line("")
     yield Line(words["questions"], "heading")
+    told = {fact.name: fact.value for fact in report.facts if fact.name in ("os.family", "shell.name")}
+    shell = shell_of(told.get("os.family"), told.get("shell.name"))
     for number, question in enumerate(report.questions, 1):
         yield Line(f"{number}. {clean(question.say)} ({', '.join(question.decides)})", indent=2, hang=3)
         if question.argv:
-            import shlex
-
             yield Line(f"{words['run']}:", "dim", 5)
-            yield Line(shlex.join(question.argv), "command", 9)
+            yield Line(quoted(question.argv, shell), "command", 9)
         yield Line(f"{words['then']}: --set {question.fact}=…", "dim", 5)
 
 
