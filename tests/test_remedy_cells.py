@@ -412,3 +412,10 @@ def test_a_text_that_shows_conda_at_work_gets_what_conda_can_do() -> None:
     told = {"os.family": "windows", "install.tool": "conda"}
     argv = [step.argv for remedy in remedies_of("torch-cpu-build", told) for step in remedy.steps if step.argv]
     assert argv == [("conda", "install", "--override-channels", "--channel", "conda-forge", "pytorch-gpu")]
+
+
+def test_no_variable_of_linux_is_set_on_windows_or_macos() -> None:
+    for cell in cells():
+        if PLACES[cell.place]["os.family"] in ("windows", "macos"):
+            for step in cell.remedy.steps:
+                assert "LD_LIBRARY_PATH" not in dict(step.env), cell
