@@ -57,6 +57,15 @@ def _remedies(diagnosis: Diagnosis, facts: Facts, knowledge: Knowledge) -> Itera
                 yield Remedy(spec.id, spec.title, spec.risk, steps)
 
 
+def steps_of(spec: StepSpec, facts: Facts, knowledge: Knowledge) -> tuple[Step, ...]:
+    """A step of a remedy written out for this machine; none where a placeholder has no value or no form of it fits."""
+    facts = facts.adding(_on_pypi(facts, knowledge.tables))
+    try:
+        return tuple(_Place(facts, HOST, knowledge.facts, knowledge.actions).steps(spec))
+    except _MissingError:
+        return ()
+
+
 def _on_pypi(facts: Facts, tables: Mapping[str, Table]) -> Iterator[Fact]:
     """Whether PyPI itself, and so each mirror of it, gives the planned build on this platform."""
     indexes = (facts.text("pip.index_url"), facts.text("uv.index_url"))
