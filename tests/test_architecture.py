@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "troubleshooter"
 
 LAYERS = [
     ["model", "text", "credentials"],
-    ["errors", "versions", "privacy", "literals", "processes"],
+    ["errors", "versions", "privacy", "literals", "processes", "shells"],
     ["windows_job", "windows_system", "outputs", "libraries", "builds"],
     ["commands", "spool"],
     ["machine", "runner"],

@@ -76,6 +76,9 @@ def left_out(knowledge: Knowledge) -> Knowledge:
     def conditions(found):
         return tuple(one._replace(at=Location("")) for one in found)
 
+    def circumstances(one):
+        return one._replace(when=conditions(one.when), unless=conditions(one.unless))
+
     return knowledge._replace(
         facts={name: spec._replace(at=place(spec.at)) for name, spec in knowledge.facts.items()},
         rules=tuple(
@@ -87,12 +90,22 @@ def left_out(knowledge: Knowledge) -> Knowledge:
             name: article._replace(
                 at=place(article.at),
                 remedies=tuple(
-                    remedy._replace(when=conditions(remedy.when), at=place(remedy.at)) for remedy in article.remedies
+                    circumstances(remedy)._replace(
+                        at=place(remedy.at), steps=tuple(circumstances(step) for step in remedy.steps)
+                    )
+                    for remedy in article.remedies
                 ),
             )
             for name, article in knowledge.articles.items()
         },
-        actions={name: action._replace(at=place(action.at)) for name, action in knowledge.actions.items()},
+        actions={
+            name: action._replace(
+                at=place(action.at),
+                forms=tuple(form._replace(when=conditions(form.when)) for form in action.forms),
+                notes=tuple(circumstances(note) for note in action.notes),
+            )
+            for name, action in knowledge.actions.items()
+        },
         base_rates=None,
         rule_by_id=None,
         translations={},
@@ -184,7 +197,7 @@ def flip(file: Path) -> None:
 
 
 def age(file: Path) -> None:
-    file.write_bytes(file.read_bytes().replace(b"troubleshooter-knowledge/2", b"troubleshooter-knowledge/0", 1))
+    file.write_bytes(file.read_bytes().replace(b"troubleshooter-knowledge/3", b"troubleshooter-knowledge/0", 1))
 
 
 def of_another_build(file: Path) -> None:

@@ -387,6 +387,13 @@ def test_the_other_package_called_troubleshooter_is_noticed(tmp_path):
     [
         ("pyvenv.cfg", "uv = 0.9.7\n", "uv", "venv"),
         ("conda-meta/history", "", "conda", "conda"),
+        (
+            "conda-meta/history",
+            "# cmd: /opt/my conda/bin/conda create -n x\n# cmd: /opt/bin/mamba install y\n",
+            "mamba",
+            "conda",
+        ),
+        ("conda-meta/history", "# cmd: C:\\m\\micromamba.exe create -n x python\n", "micromamba", "conda"),
         ("conda-meta/pixi", "", "pixi", "conda"),
         ("../poetry.lock", "", "poetry", "venv"),
     ],

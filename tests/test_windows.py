@@ -9,7 +9,7 @@ from troubleshooter.machine import LiveMachine, Machine, RegistryKey
 from troubleshooter.model import ABSENT, PRESENT, UNKNOWN, Claim, Diagnosis, Source, Step, present
 from troubleshooter.outputs.py_launcher import read_py_launcher
 from troubleshooter.outputs.windows_display import driver_of_windows, read_cim
-from troubleshooter.prescribe import _setting, prescribe, quoted
+from troubleshooter.prescribe import prescribe
 from troubleshooter.probes import (
     PROBES,
     Probe,
@@ -23,6 +23,7 @@ from troubleshooter.probes import (
 )
 from troubleshooter.recording import RecordedMachine, RecordingMachine
 from troubleshooter.settle import settle
+from troubleshooter.shells import quoted, setting
 
 WINDOWS_PROBES = (windows_hardware, windows_settings, windows_libraries, windows_python)
 HERE = Source("probe", "command")
@@ -223,6 +224,18 @@ def test_the_page_file_is_read(files: list[str], kind: str, most: object) -> Non
 
 def test_settings_that_nobody_looked_at_are_unknown() -> None:
     assert set(settled(windows_settings, windows()).values()) == {UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("variables", "shell"),
+    [
+        ({"PROMPT": "$P$G", "PSModulePath": "C:\\Windows\\System32\\WindowsPowerShell\\v1.0\\Modules"}, "cmd"),
+        ({"PSModulePath": "C:\\Users\\jo\\Documents\\PowerShell\\Modules;C:\\Program Files\\PowerShell\\Modules"}, "powershell"),
+        ({"PSModulePath": "C:\\Windows\\System32\\WindowsPowerShell\\v1.0\\Modules"}, UNKNOWN),
+    ],
+)  # fmt: skip
+def test_the_shell_is_told_from_its_own_variables(variables: dict[str, str], shell: str) -> None:
+    assert settled(windows_settings, windows(environment=variables))["shell.name"] == shell
 
 
 def test_settings_are_read_from_the_registry() -> None:
@@ -451,7 +464,7 @@ def unquoted(literal: str) -> str:
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_powershell_reads_a_setting_as_one_assignment(value: str) -> None:
-    tree = parsed(_setting("CUDA_VISIBLE_DEVICES", value, "powershell"))
+    tree = parsed(setting("CUDA_VISIBLE_DEVICES", value, "powershell"))
     assert not tree.root_node.has_error
     assert len(nodes(tree.root_node, "assignment_expression")) == 1
     assert [unquoted(text) for text in nodes(tree.root_node, "verbatim_string_characters")] == [value]

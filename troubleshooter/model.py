@@ -206,17 +206,27 @@ class Table(NamedTuple):
 
 
 class StepSpec(NamedTuple):
-    """One step of a remedy as written: `do` an action with arguments, `set_env` variables, or `say` words."""
+    """One step of a remedy as written: `do` an action with arguments, `set_env` variables, or `say` words.
+
+    It is left out unless all conditions of `when` hold, and where one of `unless` does.
+    """
 
     do: str = ""
     arguments: tuple[tuple[str, str], ...] = ()
     set_env: tuple[tuple[str, str | None], ...] = ()
     """Variable and value; None removes it."""
     say: str = ""
+    persist: bool = False
+    """The variables are also to be set for later sessions."""
+    when: tuple[Condition, ...] = ()
+    unless: tuple[Condition, ...] = ()
 
 
 class RemedySpec(NamedTuple):
-    """A remedy as written in an article; `risk`: none, environment, system, reboot."""
+    """A remedy as written in an article; `risk`: none, environment, system, reboot.
+
+    It is offered if all conditions of `when` hold and none of `unless` does. What is not known does neither.
+    """
 
     id: str
     title: str
@@ -224,6 +234,7 @@ class RemedySpec(NamedTuple):
     steps: tuple[StepSpec, ...]
     when: tuple[Condition, ...] = ()
     at: Location = Location("")
+    unless: tuple[Condition, ...] = ()
 
 
 class TestEffect(NamedTuple):
@@ -260,9 +271,12 @@ class Article(NamedTuple):
 
 
 class ActionForm(NamedTuple):
-    """One form of an action for some operating systems, distributions and package managers (empty: any)."""
+    """One form of an action for some operating systems, distributions and package managers (empty: any).
 
-    argv: tuple[str, ...] = ()
+    `commands` run one after the other; without one, `say` tells a person what to do.
+    """
+
+    commands: tuple[tuple[str, ...], ...] = ()
     say: str = ""
     os: tuple[str, ...] = ()
     distribution: tuple[str, ...] = ()
@@ -270,15 +284,30 @@ class ActionForm(NamedTuple):
     admin: bool = False
     reboot: bool = False
     undoable: bool = False
+    when: tuple[Condition, ...] = ()
+
+
+class ActionNote(NamedTuple):
+    """A sentence that is added to what a form says, for some package managers and circumstances."""
+
+    say: str
+    manager: tuple[str, ...] = ()
+    when: tuple[Condition, ...] = ()
+    unless: tuple[Condition, ...] = ()
 
 
 class Action(NamedTuple):
-    """`knowledge_base/actions/<name>.yaml`: templates with {placeholders}; the first form that fits is taken."""
+    """`knowledge_base/actions/<name>.yaml`: templates with {placeholders}.
+
+    The first form is taken that fits and whose placeholders all have values. `{name|text}` takes the text where the
+    fact is not known; an argument that ends with `?` is left out instead; `{name*}` becomes one argument a word.
+    """
 
     name: str
     meaning: str
     forms: tuple[ActionForm, ...]
     at: Location = Location("")
+    notes: tuple[ActionNote, ...] = ()
 
 
 class Pack(NamedTuple):
@@ -375,7 +404,11 @@ class Evidence(NamedTuple):
 
 
 class Step(NamedTuple):
-    """`kind`: run, set-env or say. `shell_text` is `argv` (or the setting) quoted for `shell`."""
+    """`kind`: run, set-env or say. `shell_text` is `argv` (or the setting) quoted for `shell`.
+
+    `persist` says where a variable is to be kept for later sessions: profile, conda or user-environment.
+    `assumed` names the facts that were taken for granted, as nobody stated them.
+    """
 
     kind: str
     say: str
@@ -387,6 +420,8 @@ class Step(NamedTuple):
     admin: bool = False
     reboot: bool = False
     undoable: bool = False
+    persist: str = ""
+    assumed: tuple[str, ...] = ()
 
 
 class Remedy(NamedTuple):

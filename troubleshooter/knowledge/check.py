@@ -4,11 +4,26 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..errors import Problem, did_you_mean
-from ..model import Article, Condition, FactRef, FactSpec, Knowledge, Location, Rule, StepSpec, Value
+from ..model import (
+    Action,
+    ActionForm,
+    Article,
+    Condition,
+    FactRef,
+    FactSpec,
+    Knowledge,
+    Location,
+    Rule,
+    StepSpec,
+    Value,
+)
 from ..versions import order
 from .read import STATES, TESTS, misspelt
+from .wheels import check_wheels
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_OF_STEPS = re.compile(r"\{([^{}|*]*)(?:\*|\|[^{}]*)?\}")
+"""In steps of remedies a text for the unknown may follow, or a star (see `model.Action`)."""
 _ORDERED = ("below", "at_most", "above", "at_least")
 
 
@@ -30,6 +45,9 @@ def check_knowledge(knowledge: Knowledge) -> Iterator[Problem]:
                 yield misspelt(group, groups, "group", signature.at)
     for article in knowledge.articles.values():
         yield from _check_article(article, knowledge, findings)
+    for action in knowledge.actions.values():
+        yield from _check_action(action, knowledge, findings)
+    yield from check_wheels(knowledge)
     for table in knowledge.tables.values():
         for row in table.rows:
             if missing := [key for key in table.key if key not in row]:
@@ -165,25 +183,68 @@ def _check_article(article: Article, knowledge: Knowledge, findings: set[str]) -
         if effect.strength not in knowledge.strengths.evidence:
             yield misspelt(effect.strength, knowledge.strengths.evidence, "strength", article.at)
     for remedy in article.remedies:
-        for condition in remedy.when:
-            yield from check_condition(condition, knowledge.facts, findings)
+        yield from _check_circumstances((*remedy.when, *remedy.unless), knowledge, findings)
         for step in remedy.steps:
+            yield from _check_circumstances((*step.when, *step.unless), knowledge, findings)
             yield from _check_step(step, knowledge, remedy.at)
+
+
+def _check_circumstances(
+    conditions: Iterable[Condition], knowledge: Knowledge, findings: set[str]
+) -> Iterator[Problem]:
+    """Conditions of remedies, steps and forms: they are asked of facts alone, after all rules have spoken."""
+    for condition in conditions:
+        if condition.op == "no" or condition.fact.startswith("finding."):
+            hint = "ask for the fact that the finding rests on"
+            yield Problem("a remedy cannot ask for a finding", condition.at, hint)
+        else:
+            yield from check_condition(condition, knowledge.facts, findings)
 
 
 def _check_step(step: StepSpec, knowledge: Knowledge, at: Location) -> Iterator[Problem]:
     texts = [step.say, *(value or "" for _, value in step.set_env), *(value for _, value in step.arguments)]
-    known = set(knowledge.facts)
     if step.do:
         if (action := knowledge.actions.get(step.do)) is None:
             yield misspelt(step.do, knowledge.actions, "action", at)
         else:
-            for form in action.forms:
-                for text in (*form.argv, form.say):
-                    for name in _PLACEHOLDER.findall(text):
-                        if name not in known and name not in dict(step.arguments):
-                            yield misspelt(name, known, f"placeholder of {step.do!r}", action.at)
+            wanted = {name for form in action.forms for text in _texts(form) for name in _OF_STEPS.findall(text)}
+            for name, _ in step.arguments:
+                if name not in wanted:
+                    yield misspelt(name, wanted - set(knowledge.facts), f"argument of {step.do!r}", at)
+            given = {*knowledge.facts, *dict(step.arguments)}
+            # Of a form whose placeholder has no value the next is taken: one that has them all is enough.
+            if not any(_wanted(form) <= given for form in action.forms):
+                lacking = sorted(set().union(*(_wanted(form) for form in action.forms)) - given)
+                yield Problem(f"no form of {step.do!r} can be written without {', '.join(lacking)}", at)
     for text in texts:
-        for name in _PLACEHOLDER.findall(text):
-            if name not in known:
-                yield misspelt(name, known, "fact", at)
+        for name in _OF_STEPS.findall(text):
+            if name not in knowledge.facts:
+                yield misspelt(name, knowledge.facts, "fact", at)
+
+
+def _check_action(action: Action, knowledge: Knowledge, findings: set[str]) -> Iterator[Problem]:
+    for note in action.notes:
+        yield from _check_circumstances((*note.when, *note.unless), knowledge, findings)
+        for name in _OF_STEPS.findall(note.say):
+            if name not in knowledge.facts:
+                yield misspelt(name, knowledge.facts, "fact", action.at)
+    for form in action.forms:
+        yield from _check_circumstances(form.when, knowledge, findings)
+        for text in _texts(form):
+            for name in _OF_STEPS.findall(text):
+                # Facts have a point in their names; arguments, which the steps give, have none.
+                if "." in name and name not in knowledge.facts:
+                    yield misspelt(name, knowledge.facts, f"placeholder of {action.name!r}", action.at)
+
+
+def _texts(form: ActionForm) -> Iterator[str]:
+    yield form.say
+    for command in form.commands:
+        yield from command
+
+
+def _wanted(form: ActionForm) -> set[str]:
+    """The placeholders without which this form cannot be written."""
+    texts = [form.say, *(word for command in form.commands for word in command if not word.endswith("?"))]
+    found = [match for text in texts for match in _OF_STEPS.finditer(text)]
+    return {match[1] for match in found if "|" not in match[0]}

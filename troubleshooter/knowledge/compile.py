@@ -107,7 +107,9 @@ def _condition(condition: Condition) -> list[object]:
 
 
 def _action(action: Action) -> list[object]:
-    return [*action[:-1], _place(action.at)]
+    forms = [[*form[:-1], _conditions(form.when)] for form in action.forms]
+    notes = [[*note[:-2], _conditions(note.when), _conditions(note.unless)] for note in action.notes]
+    return [action.name, action.meaning, forms, _place(action.at), notes]
 
 
 def _article(article: Article) -> list[object]:
@@ -116,5 +118,10 @@ def _article(article: Article) -> list[object]:
 
 
 def _remedy(remedy: RemedySpec) -> list[object]:
-    when = [_condition(condition) for condition in remedy.when]
-    return [remedy.id, remedy.title, remedy.risk, remedy.steps, when, _place(remedy.at)]
+    steps = [[*step[:-2], _conditions(step.when), _conditions(step.unless)] for step in remedy.steps]
+    unless = _conditions(remedy.unless)
+    return [remedy.id, remedy.title, remedy.risk, steps, _conditions(remedy.when), _place(remedy.at), unless]
+
+
+def _conditions(conditions: tuple[Condition, ...]) -> list[object]:
+    return [_condition(condition) for condition in conditions]

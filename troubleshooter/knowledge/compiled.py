@@ -23,6 +23,7 @@ from ..literals import LiteralIndex, Signatures
 from ..model import (
     Action,
     ActionForm,
+    ActionNote,
     Article,
     Ask,
     Condition,
@@ -41,7 +42,7 @@ from ..model import (
     TestEffect,
 )
 
-FORMAT = "troubleshooter-knowledge/2"
+FORMAT = "troubleshooter-knowledge/3"
 CORE = "core.json"
 DAMAGE = (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError)
 """What reading a file raises that is not there, damaged or of another build."""
@@ -320,8 +321,20 @@ def _frozen(raw: Any) -> Any:
 
 
 def _action(raw: Any) -> Action:
-    name, meaning, forms, at = raw
-    return Action(name, meaning, tuple([ActionForm(*_frozen(form)) for form in forms]), Location(*at))
+    name, meaning, forms, at, notes = raw
+    return Action(
+        name, meaning, tuple([_form(form) for form in forms]), Location(*at), tuple([_note(note) for note in notes])
+    )
+
+
+def _note(raw: Any) -> ActionNote:
+    say, manager, when, unless = raw
+    return ActionNote(say, tuple(manager), _conditions(when), _conditions(unless))
+
+
+def _form(raw: Any) -> ActionForm:
+    *before, when = raw
+    return ActionForm(*_frozen(before))._replace(when=_conditions(when))
 
 
 def _article(raw: Any) -> Article:
@@ -347,12 +360,16 @@ def _article(raw: Any) -> Article:
 
 
 def _remedy(raw: Any) -> RemedySpec:
-    name, title, risk, steps, when, at = raw
+    name, title, risk, steps, when, at, unless = raw
     return RemedySpec(
-        name,
-        title,
-        risk,
-        tuple([StepSpec(*_frozen(step)) for step in steps]),
-        tuple([_condition(condition) for condition in when]),
-        Location(*at),
+        name, title, risk, tuple([_step(step) for step in steps]), _conditions(when), Location(*at), _conditions(unless)
     )
+
+
+def _step(raw: Any) -> StepSpec:
+    *before, when, unless = raw
+    return StepSpec(*_frozen(before))._replace(when=_conditions(when), unless=_conditions(unless))
+
+
+def _conditions(raw: Any) -> tuple[Condition, ...]:
+    return tuple([_condition(condition) for condition in raw])

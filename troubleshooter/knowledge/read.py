@@ -7,6 +7,7 @@ from ..errors import Problem, did_you_mean
 from ..model import (
     Action,
     ActionForm,
+    ActionNote,
     Article,
     Ask,
     Condition,
@@ -289,13 +290,26 @@ def action(node: Node, problems: list[Problem]) -> Iterator[tuple[str, Action]]:
     with fields(node, "an action", problems) as top:
         name = identifier(top, "action")
         forms = tuple(_form(entry, problems) for entry in top.items("forms", required=True))
-        yield name, Action(name, top.text("meaning"), forms, top.place("action"))
+        notes = tuple(_note(entry, problems) for entry in top.items("notes"))
+        yield name, Action(name, top.text("meaning"), forms, top.place("action"), notes)
+
+
+def _note(node: Node, problems: list[Problem]) -> ActionNote:
+    with fields(node, "a note", problems) as note:
+        return ActionNote(
+            say=note.text("say"),
+            manager=note.texts("manager"),
+            when=_all_conditions(note, "when", problems),
+            unless=_all_conditions(note, "unless", problems),
+        )
 
 
 def _form(node: Node, problems: list[Problem]) -> ActionForm:
     with fields(node, "a form", problems) as form:
+        argv = form.texts("argv")
+        several = tuple(_words(entry, problems) for entry in form.items("commands"))
         read = ActionForm(
-            argv=form.texts("argv"),
+            commands=(argv,) if argv else several,
             say=form.text("say", ""),
             os=form.texts("os"),
             distribution=form.texts("distribution"),
@@ -303,10 +317,24 @@ def _form(node: Node, problems: list[Problem]) -> ActionForm:
             admin=form.flag("admin"),
             reboot=form.flag("reboot"),
             undoable=form.flag("undoable"),
+            when=_all_conditions(form, "when", problems),
         )
-        if not read.argv and not read.say:
-            form.complain("a form needs 'argv' or 'say'")
+        if argv and several:
+            form.complain("a form has 'argv' (one command) or 'commands' (a list of them)")
+        if not read.commands and not read.say:
+            form.complain("a form needs 'argv', 'commands' or 'say'")
         return read
+
+
+def _words(node: Node, problems: list[Problem]) -> tuple[str, ...]:
+    if isinstance(node, Sequence):
+        return tuple(text_of(item, "commands", problems) for item in node.items)
+    problems.append(Problem("a command is a list of arguments", node.at))
+    return ()
+
+
+def _all_conditions(entry: Fields, key: str, problems: list[Problem]) -> tuple[Condition, ...]:
+    return tuple(condition for one in entry.items(key) for condition in _conditions(one, problems))
 
 
 def article(node: Node, pack: str, problems: list[Problem]) -> list[tuple[str, Article]]:
@@ -356,8 +384,9 @@ def _remedy(node: Node, problems: list[Problem]) -> RemedySpec:
             title=remedy.text("title"),
             risk=remedy.choice("risk", RISKS),
             steps=tuple(_step(entry, problems) for entry in remedy.items("steps", required=True)),
-            when=tuple(condition for entry in remedy.items("when") for condition in _conditions(entry, problems)),
+            when=_all_conditions(remedy, "when", problems),
             at=remedy.at,
+            unless=_all_conditions(remedy, "unless", problems),
         )
 
 
@@ -368,7 +397,12 @@ def _step(node: Node, problems: list[Problem]) -> StepSpec:
             arguments=step.text_pairs("with"),
             set_env=step.pairs("set-env"),
             say=step.text("say", ""),
+            persist=step.flag("persist"),
+            when=_all_conditions(step, "when", problems),
+            unless=_all_conditions(step, "unless", problems),
         )
+        if read.persist and not read.set_env:
+            step.complain("only 'set-env' can have 'persist'")
         if sum((bool(read.do), bool(read.set_env), bool(read.say))) != 1:
             step.complain("a step is one of 'do', 'set-env' and 'say'")
         return read

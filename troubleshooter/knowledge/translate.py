@@ -19,6 +19,9 @@ _KEPT = {
     "addresses": re.compile(r"https?://[\w./#?=&%+-]*[\w/#]"),
 }
 
+_TOLD = ("why",)
+"""Arguments of steps that people read; the others are parts of commands."""
+
 
 def differences(english: str, translated: str) -> Iterator[str]:
     """What a translation must keep as it is and does not, in words."""
@@ -40,9 +43,11 @@ def texts_of(knowledge: Knowledge) -> Iterator[str]:
         for remedy in article.remedies:
             yield remedy.title
             yield from (step.say for step in remedy.steps if step.say)
+            yield from (value for step in remedy.steps for name, value in step.arguments if name in _TOLD)
     for action in knowledge.actions.values():
         yield action.meaning
         yield from (form.say for form in action.forms if form.say)
+        yield from (note.say for note in action.notes)
     yield from (rule.because for rule in knowledge.rules)
     yield from (spec.ask.say for spec in knowledge.facts.values() if spec.ask)
 
@@ -75,7 +80,13 @@ def article_in(article: Article, texts: Texts) -> Article:
         return texts.get(text, text)
 
     def remedy_in(remedy: RemedySpec) -> RemedySpec:
-        steps = tuple(step._replace(say=told(step.say)) for step in remedy.steps)
+        steps = tuple(
+            step._replace(
+                say=told(step.say),
+                arguments=tuple((name, told(value) if name in _TOLD else value) for name, value in step.arguments),
+            )
+            for step in remedy.steps
+        )
         return remedy._replace(title=told(remedy.title), steps=steps)
 
     return article._replace(
@@ -91,4 +102,5 @@ def action_in(action: Action, texts: Texts) -> Action:
     return action._replace(
         meaning=texts.get(action.meaning, action.meaning),
         forms=tuple(form._replace(say=texts.get(form.say, form.say)) for form in action.forms),
+        notes=tuple(note._replace(say=texts.get(note.say, note.say)) for note in action.notes),
     )

@@ -35,7 +35,7 @@ _NAMED = Gate(
     "Pop!",
     "openSUSE",
 )
-_CMD_PROMPT = Gate(r"^\s*(?:\([\w.+-]{1,40}\) ?)?(?:PS )?[A-Za-z]:\\[^<>|\"]{0,200}>", ":\\")
+_CMD_PROMPT = Gate(r"^\s*(?:\([\w.+-]{1,40}\) ?)?(PS )?[A-Za-z]:\\[^<>|\"]{0,200}>", ":\\")
 _SHELL_PROMPT = Gate(
     r"^\s*(?:\([\w.+-]{1,40}\) ?)?(?:\[\d+\] ?)?[\w.-]{1,32}@[\w.-]{1,64}:[~/][^$#\n]{0,120}[$#] ?", "@"
 )
@@ -82,6 +82,7 @@ def read_system_answers(text: str, source: Source) -> Iterator[Claim]:
     wsl = _WSL.search(text) is not None
     xids: dict[str, int] = {}
     prompts = {"windows": -1, "linux": -1}
+    shell: Claim | None = None
     for number, line in enumerate(lines):
         here = at(source, number)
         if found := _UNAME.search(line):
@@ -98,7 +99,10 @@ def read_system_answers(text: str, source: Source) -> Iterator[Claim]:
             prompts["windows"] = prompts["windows"] if prompts["windows"] >= 0 else number
         elif found := _LSB.match(line):
             yield present("os.release", found[1].strip(), here)
-        elif _CMD_PROMPT.match(line) or _CMD_ERRORS.search(line):
+        elif typed := _CMD_PROMPT.match(line):
+            prompts["windows"] = prompts["windows"] if prompts["windows"] >= 0 else number
+            shell = shell or present("shell.name", "powershell" if typed[1] else "cmd", here)
+        elif _CMD_ERRORS.search(line):
             prompts["windows"] = prompts["windows"] if prompts["windows"] >= 0 else number
         elif _SHELL_PROMPT.match(line):
             prompts["linux"] = prompts["linux"] if prompts["linux"] >= 0 else number
@@ -107,6 +111,8 @@ def read_system_answers(text: str, source: Source) -> Iterator[Claim]:
         yield from _kernel_line(line, number, here, xids)
     if xids:
         yield present("kernel_log.xids", tuple(xids), at(source, next(iter(xids.values()))))
+    if shell:
+        yield shell
     if wsl:
         return
     if prompts["windows"] >= 0 and prompts["linux"] < 0:

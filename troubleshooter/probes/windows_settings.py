@@ -1,10 +1,10 @@
-"""Windows: what its registry says of paths, page files, code pages, the display's watchdog and the C++ runtime."""
+"""Windows: what its registry says of paths, page files, code pages, the watchdog and the C++ runtime; and the shell."""
 
 import re
 from collections.abc import Iterator
 
 from ..machine import Machine, RegistryKey
-from ..model import Claim, absent, present, unknown
+from ..model import Claim, Source, absent, present, unknown
 
 NAME = "windows_settings"
 FACTS = (
@@ -15,6 +15,7 @@ FACTS = (
     "windows.tdr_delay",
     "windows.tdr_level",
     "windows.vc_runtime",
+    "shell.name",
 )
 _CONTROL = "HKLM\\SYSTEM\\CurrentControlSet\\Control"
 # The installer is a 32-bit program and writes to the one, newer ones to both.
@@ -37,6 +38,17 @@ def probe(machine: Machine) -> Iterator[Claim]:
     yield from _page_file(machine.registry(f"{_CONTROL}\\Session Manager\\Memory Management"))
     yield from _watchdog(machine.registry(f"{_CONTROL}\\GraphicsDrivers"))
     yield from _runtime(machine)
+    yield _shell(machine)
+
+
+def _shell(machine: Machine) -> Claim:
+    """PROMPT is set by cmd; PowerShell puts the user's own folder of modules before those of the system."""
+    modules = machine.environ.get("PSModulePath", "").lower()
+    if "\\powershell\\modules" in modules and "\\documents\\" in modules:
+        return present("shell.name", "powershell", Source("probe", "environment", "PSModulePath"))
+    if "PROMPT" in machine.environ:
+        return present("shell.name", "cmd", Source("probe", "environment", "PROMPT"))
+    return unknown("shell.name", "no variable of a shell is set", Source("probe", "environment", "PROMPT"))
 
 
 def _page_file(key: RegistryKey) -> Iterator[Claim]:

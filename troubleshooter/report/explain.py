@@ -82,7 +82,8 @@ def _step(step: StepSpec, actions: Mapping[str, Action], words: Mapping[str, str
     if step.say:
         yield Line(clean(step.say), indent=5)
     if step.do and step.do in actions:
-        yield Line(clean(actions[step.do].meaning), indent=5)
+        given = " · ".join(value for _, value in step.arguments)
+        yield Line(clean(actions[step.do].meaning + (f": {given}" if given else "")), indent=5)
     for name, value in step.set_env:
         yield Line(f"{words['remove_variable']} {name}" if value is None else f"{name}={clean(value)}", indent=5)
 

@@ -147,7 +147,7 @@ def _source(source: Source) -> dict[str, object]:
 
 
 def step_object(step: Step) -> dict[str, object]:
-    return {**step._asdict(), "argv": list(step.argv), "env": dict(step.env)}
+    return {**step._asdict(), "argv": list(step.argv), "env": dict(step.env), "assumed": list(step.assumed)}
 
 
 def _fact(fact: Fact, types: Mapping[str, str]) -> dict[str, object]:

@@ -7,7 +7,7 @@ from .. import __version__
 from ..model import PRESENT, UNKNOWN, Diagnosis, Evidence, Fact, Remedy, Report
 from ..text import clean
 from .summary import percent, summary
-from .text import REPORTED, Line, change_line, source_text, worth_showing
+from .text import REPORTED, Line, change_line, source_text, step_remarks, worth_showing
 from .words import words_for
 
 _VERSIONS = (
@@ -114,12 +114,16 @@ def _evidence(evidence: Evidence, mark: str) -> str:
 
 def _remedy(remedy: Remedy, place: int, words: Mapping[str, str]) -> Iterator[str]:
     yield f"{place}. {text(remedy.title)} ({words[f'risk_{remedy.risk}']})"
+    told: set[str] = set()
     for step in remedy.steps:
         if step.say:
             yield ""
             yield f"   {text(step.say)}"
         if step.shell_text:
             yield ""
+            if remarks := step_remarks(step, words, told):
+                yield f"   ({text('; '.join(remarks))})"
+                yield ""
             yield from (f"   {row}" for row in fenced(step.shell_text, step.shell))
     yield ""
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from unicodedata import east_asian_width
 
 from ..model import UNKNOWN, Change, Diagnosis, Evidence, Fact, Report, Source, Step, TestResult
+from ..shells import quoted, shell_of
 from ..text import clean
 from .summary import percent, summary
 from .words import words_for
@@ -93,8 +94,9 @@ def _diagnosis(one: Diagnosis, number: int, total: int, words: Mapping[str, str]
         yield Line(words["do"], "heading", 2)
     for place, remedy in enumerate(one.remedies[:_MOST_REMEDIES], 1):
         yield Line(f"{place}. {clean(remedy.title)} ({words[f'risk_{remedy.risk}']})", indent=4, hang=3)
+        told: set[str] = set()
         for step in remedy.steps:
-            yield from _step(step, words)
+            yield from _step(step, words, told)
 
 
 def worth_showing(one: Diagnosis) -> tuple[Evidence, ...]:
@@ -131,14 +133,28 @@ def _other(one: Diagnosis, words: Mapping[str, str]) -> Iterator[Line]:
         yield Line(f"{mark}{clean(evidence.because)}", "dim", 8)
 
 
-def _step(step: Step, words: Mapping[str, str]) -> Iterator[Line]:
+def _step(step: Step, words: Mapping[str, str], told: set[str]) -> Iterator[Line]:
     if step.say:
         yield Line(clean(step.say), indent=7)
     if step.shell_text:
-        if step.admin:
-            yield Line(f"({words['admin']})", "dim", 7)
+        remarks = step_remarks(step, words, told)
+        if remarks:
+            yield Line(f"({'; '.join(remarks)})", "dim", 7)
         for row in step.shell_text.split("\n"):
             yield Line(clean(row), "command", 9)
+
+
+def step_remarks(step: Step, words: Mapping[str, str], told: set[str]) -> list[str]:
+    """What a person should know of a command before it is typed; what was taken for granted is `told` once a remedy."""
+    remarks = [words["admin"]] if step.admin else []
+    if step.persist:
+        remarks.append(words[f"persist_{step.persist}"])
+    taken = [name for name in step.assumed if name not in told and f"assumed_{name}" in words]
+    told.update(taken)
+    if taken:
+        said = (words[f"assumed_{name}"].replace("{manager}", step.manager) for name in taken)
+        remarks.append(f"{words['assumed']}: {', '.join(said)}")
+    return remarks
 
 
 def _tests(tests: tuple[TestResult, ...], words: Mapping[str, str]) -> Iterator[Line]:
@@ -213,13 +229,13 @@ def _questions(report: Report, words: Mapping[str, str]) -> Iterator[Line]:
         return
     yield Line("")
     yield Line(words["questions"], "heading")
+    told = {fact.name: fact.value for fact in report.facts if fact.name in ("os.family", "shell.name")}
+    shell = shell_of(told.get("os.family"), told.get("shell.name"))
     for number, question in enumerate(report.questions, 1):
         yield Line(f"{number}. {clean(question.say)} ({', '.join(question.decides)})", indent=2, hang=3)
         if question.argv:
-            import shlex
-
             yield Line(f"{words['run']}:", "dim", 5)
-            yield Line(shlex.join(question.argv), "command", 9)
+            yield Line(quoted(question.argv, shell), "command", 9)
         yield Line(f"{words['then']}: --set {question.fact}=…", "dim", 5)
 
 

@@ -101,7 +101,7 @@ def manager(prefix, config, conda):
     if ".pixi" in parts or os.path.exists(os.path.join(prefix, "conda-meta", "pixi")):
         return "pixi"
     if conda:
-        return "conda"
+        return conda_program(prefix)
     if "uv" in config:
         return "uv"
     # Poetry keeps its environments in a folder of that name, or as .venv beside its lock file.
@@ -110,6 +110,18 @@ def manager(prefix, config, conda):
     ):
         return "poetry"
     return "pip"
+
+
+def conda_program(prefix):
+    """conda, mamba or micromamba: who changed the environment last, by the history that each of them keeps."""
+    import re
+
+    found = re.findall(
+        r"^# cmd: .*?\b(micromamba|mamba|conda)(?:\.exe|-script\.py)?[\"']? ",
+        read(os.path.join(prefix, "conda-meta", "history")),
+        re.MULTILINE,
+    )
+    return found[-1] if found else "conda"
 
 
 def read_config(prefix):
