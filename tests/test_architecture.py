@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "troubleshooter"
 
 LAYERS = [
     ["model", "text", "credentials"],
-    ["errors", "versions", "privacy", "literals", "processes"],
+    ["errors", "versions", "privacy", "literals", "portable", "processes"],
     ["windows_job", "windows_system", "outputs", "libraries", "builds"],
     ["commands", "spool"],
     ["machine", "runner"],
@@ -38,6 +38,8 @@ ALLOWED = {
     "torch": {"target/"},
     "subprocess": {"commands.py", "runner.py", "target/collect.py", "target/multi_tests.py"},
     "dataclasses": set(),
+    "re2": {"paste/sieve.py"},
+    "hyperscan": {"paste/sieve.py"},
     "elftools": {"libraries/elf.py"},
     "pefile": {"libraries/pe.py"},
 }

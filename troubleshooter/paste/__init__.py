@@ -2,10 +2,12 @@
 same claims on any machine.
 
 One pass over streams: what is held is a batch of lines, the first hits of each signature, and the first values of each
-fact, whatever the size of the text.
+fact, whatever the size of the text. Large texts take a way of their own (`large`).
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..model import Claim, Readable, Signature, Source, Transcript
@@ -13,8 +15,11 @@ from .cleaning import Line, cleaned, retyped, unquoted
 from .decoding import decode_all, numbered_lines
 from .known import KnownOutputs
 from .scan import Scanner
-from .streams import members
+from .streams import members, size_of
 from .wraps import certain_width, rejoined, unwrapped
+
+if TYPE_CHECKING:
+    from .sieve import Sieve
 
 __all__ = ["decode_paste", "read_paste", "read_transcripts"]
 
@@ -31,21 +36,73 @@ def read_paste(
     texts: Iterable[tuple[str, bytes | Readable]],
     signatures: Sequence[Signature],
     remark: Callable[[str], None] = lambda _: None,
+    *,
+    watch: Callable[[int], None] = lambda _: None,
+    cache: Callable[[], str] = str,
+    engine: str = "",
+    large: int = 4 << 20,
 ) -> tuple[Claim, ...]:
     """Claims of all texts; every signature is stated, as found or as not found.
 
     A text is its bytes, or a file that is read to its end; archives and compressed files are unpacked on the way.
-    `remark` is told what could not be read. Raises UsageError where reading fails.
+    `remark` is told what could not be read, `watch` how many bytes were read just now. A text of `large` bytes or more is
+    searched with `engine`, of which the compiled form is kept in the folder that `cache` names. Raises UsageError where
+    reading fails.
     """
     scanner = Scanner(signatures)
     known = KnownOutputs()
+    sieve: Sieve | None = None
     for name, data in texts:
         try:
             for member in members(name, data, remark):
-                _read_one(numbered_lines(member.chunks), Source("text", "text", file=member.name), scanner, known)
+                source = Source("text", "text", file=member.name)
+                head, rest = _begin_of(_watched(member.chunks, watch), large)
+                if rest is None:
+                    _read_one(numbered_lines(head), source, scanner, known)
+                    continue
+                from .large import read_large, sieve_literals, sieve_patterns
+                from .sieve import sieve_for
+
+                if sieve is None:
+                    sieve = sieve_for(
+                        sieve_literals(signatures),
+                        lambda: sieve_patterns(signatures),
+                        size=size_of(data),
+                        cache=cache,
+                        only=engine,
+                    )
+                read_large(
+                    itertools.chain(head, rest),
+                    source,
+                    scanner,
+                    lambda lines, source=source: _read_one(lines, source, scanner, known),
+                    sieve,
+                )
+                remark(
+                    f"{member.name} is large: it was searched for errors from end to end (by {sieve.engine}); tables, "
+                    "lists and broken lines were read at its beginning, at its end and around the errors"
+                )
         except OSError as error:
             raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error
     return (*scanner.claims(), *known.claims())
+
+
+def _watched(chunks: Iterator[bytes], watch: Callable[[int], None]) -> Iterator[bytes]:
+    for chunk in chunks:
+        watch(len(chunk))
+        yield chunk
+
+
+def _begin_of(chunks: Iterator[bytes], large: int) -> tuple[list[bytes], Iterator[bytes] | None]:
+    """The chunks of a text that is not large, or those before it turned out to be, and the others."""
+    head: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        head.append(chunk)
+        size += len(chunk)
+        if size >= large:
+            return head, chunks
+    return head, None
 
 
 def read_transcripts(transcripts: Iterable[Transcript], signatures: Sequence[Signature]) -> Iterator[Claim]:
