@@ -22,7 +22,7 @@ LAYERS = [
     ["examples", "rank", "knowledge", "judge"],
     ["prescribe", "ask", "proof", "counterfactual", "change"],
     ["plan"],
-    ["pipeline", "report", "state", "collector", "arguments"],
+    ["pipeline", "report", "state", "collector", "arguments", "clipboard", "waiting"],
     ["interface"],
     ["cli"],
     ["__main__"],

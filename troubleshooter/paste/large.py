@@ -2,11 +2,10 @@
 and not at all elsewhere. What is read does not depend on the engine that rejects the rest.
 """
 
-import os
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..literals import Signatures
@@ -32,7 +31,8 @@ _READ_AROUND = 2
 """Hits of one signature around which the text is read whole."""
 _OFTEN = 8
 """Places at which a known output, or what may be a message of several lines, is read."""
-_MOST_THREADS = 8
+_LOOK_AGAIN = 16
+"""Blocks after which the sieve is made anew, if there is less to search for."""
 
 Read = Callable[[list[tuple[int, str]]], None]
 
@@ -74,7 +74,7 @@ def read_large(chunks: Iterable[bytes], source: Source, scanner: Scanner, read: 
     reader = _Reader(source, scanner, read)
     held: deque[tuple[Block, Iterable[int]]] = deque()
     first = True
-    for one in _sieved(_blocks(chunks), sieve):
+    for one in _sieved(_blocks(chunks), sieve, scanner.full):
         if first:
             reader.take_whole(one[0])
             first = False
@@ -87,31 +87,17 @@ def read_large(chunks: Iterable[bytes], source: Source, scanner: Scanner, read: 
     reader.close()
 
 
-def _sieved(blocks: Iterator[Block], sieve: Sieve) -> Iterator[tuple[Block, Iterable[int]]]:
-    """In their order, with what may match in each."""
-    workers = min(_MOST_THREADS, _processors()) if sieve.in_threads else 1
-    if workers < 2:
-        for block in blocks:
-            yield block, sieve.present(plain(block.data))
-        return
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-    with ThreadPoolExecutor(workers) as pool:
-        waiting: deque[tuple[Block, Future[Iterable[int]]]] = deque()
-        for block in blocks:
-            waiting.append((block, pool.submit(lambda data: sieve.present(plain(data)), block.data)))
-            if len(waiting) > 2 * workers:
-                done, found = waiting.popleft()
-                yield done, found.result()
-        while waiting:
-            done, found = waiting.popleft()
-            yield done, found.result()
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _sieved(
+    blocks: Iterator[Block], sieve: Sieve, full: Callable[[], Collection[int]]
+) -> Iterator[tuple[Block, Iterable[int]]]:
+    """With what may match in each. What is `full` and everywhere in this log is not searched for any more."""
+    present = sieve.present
+    left_out = 0
+    for count, block in enumerate(blocks):
+        if count % _LOOK_AGAIN == 0 and len(found := full()) > left_out:
+            left_out = len(found)
+            present = sieve.without(frozenset(found)) or present
+        yield block, present(plain(block.data))
 
 
 class _Reader:
@@ -304,8 +290,9 @@ def _valid(data: bytes, fallback: Fallback) -> bytes:
 
 
 _SEQUENCE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
-_BARS = bytes(range(0x80)) + b"\xe2" + bytes(range(0x80, 0xC0))
-"""Characters of progress bars and frames; what else is not ASCII may have to be mended."""
+_ASCII = bytes(range(0x80))
+_BARS = b"\xe2" + bytes(range(0x80, 0xC0))
+"""Of characters of progress bars and frames; what else is not ASCII may have to be mended."""
 _SUSPECT = re.compile(rb"[\x08\x1b]|&[A-Za-z#]|\xe2\x80|\xe2\x88\x92|[\xc2-\xdf\xe3-\xf4]")
 
 
@@ -315,18 +302,12 @@ def plain(data: bytes) -> bytes:
         data = _SEQUENCE.sub(b"", data)
     if b"\0" in data:
         data = data.replace(b"\0", b"")
-    if data.isascii():
-        if not (b"&" in data or b"\x08" in data or b"\x1b" in data):
+    if not (b"&" in data or b"\x08" in data or b"\x1b" in data):
+        if data.isascii():
             return data
-    elif not (
-        data.translate(None, _BARS)
-        or b"\xe2\x80" in data
-        or b"\xe2\x88\x92" in data
-        or b"&" in data
-        or b"\x08" in data
-        or b"\x1b" in data
-    ):
-        return data
+        foreign = data.translate(None, _ASCII)
+        if not (foreign.translate(None, _BARS) or b"\xe2\x80" in foreign or b"\xe2\x88\x92" in foreign):
+            return data
     return b"\n".join(_plain_line(line) if _SUSPECT.search(line) else line for line in data.split(b"\n"))
 
 

@@ -60,6 +60,9 @@ class Scanner:
                     continue
                 self._seen.add((position, number))
                 self._counts[position] = self._counts.get(position, 0) + 1
+                if self._counts[position] >= _MOST_COUNTED:
+                    self._full.add(position)
+                    break
                 if len(hits) < _MOST_HITS:
                     hits.append((source, number, line, match))
 
@@ -69,7 +72,10 @@ class Scanner:
 
     def is_full(self, position: int) -> bool:
         """Whether hits of this signature are no longer counted."""
-        return position in self._full or self._counts.get(position, 0) >= _MOST_COUNTED
+        return position in self._full
+
+    def full(self) -> set[int]:
+        return self._full
 
     def match(self, position: int, line: str, low: str) -> re.Match[str] | None:
         """Of a signature of one line in one line, which is given in lower case too."""
@@ -83,7 +89,7 @@ class Scanner:
         if len(hits) < _MOST_HITS:
             hits.append((source, number, line, match))
         count = self._counts[position] = self._counts.get(position, 0) + 1
-        if count >= _EVERYDAY and count * _ONE_IN > number:
+        if count >= _MOST_COUNTED or (count >= _EVERYDAY and count * _ONE_IN > number):
             self._full.add(position)
 
     def _occurring(self, lower: list[str], *, across_only: bool) -> list[tuple[int, list[str]]]:

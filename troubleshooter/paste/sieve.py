@@ -5,13 +5,15 @@ hyperscan, google-re2 and the standard library answer the same question; each ma
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from .vocabulary import Vocabulary
 
 _WORTH_COMPILING = 256 << 20
 """Bytes of text from which on compiling for hyperscan, which takes seconds, is worth it; once compiled it is kept."""
+_MOST_KEPT = 12
 _MEMORY = 24 << 20
 ENGINES = ("hyperscan", "re2", "python")
 
@@ -22,8 +24,10 @@ class Sieve(NamedTuple):
     engine: str
     present: Present
     """The positions of which a match may lie in these bytes. Safe to call from several threads."""
-    in_threads: bool
-    """Whether several threads find more than one does."""
+    without: Callable[[Collection[int]], Present | None]
+    """The same for all but these positions, which makes it faster where they match everywhere; None if making it takes
+    longer than it saves.
+    """
 
 
 def sieve_for(
@@ -35,25 +39,45 @@ def sieve_for(
     only: str = "",
 ) -> Sieve:
     """`literals`: for each position lower-case texts of which one stands in every match. `patterns`: the same as
-    patterns over bytes. `cache`: our own folder, or nothing. `only` names the engine to use, where it can be.
+    patterns over bytes. `size` of the text, as far as known. `cache`: our own folder, or nothing. `only` names the engine
+    to use, where it can be.
     """
-    makers: dict[str, Callable[[], Present]] = {
-        "hyperscan": lambda: _hyperscan(patterns(), cache(), compile_it=only != "" or size >= _WORTH_COMPILING),
-        "re2": lambda: _re2(patterns()),
+    held: list[Sequence[str]] = []
+
+    def all_patterns() -> Sequence[str]:
+        if not held:
+            held.append(patterns())
+        return held[0]
+
+    compile_it = only != "" or size >= _WORTH_COMPILING
+    makers: dict[str, Callable[[Sequence[int]], Present]] = {
+        "hyperscan": lambda kept: _hyperscan(all_patterns(), kept, cache(), compile_it=compile_it),
+        "re2": lambda kept: _re2(all_patterns(), kept),
+        "python": lambda kept: _by_literals(literals, kept),
     }
+
+    def make(engine: str, left_out: Collection[int]) -> Present:
+        return makers[engine]([one for one in range(len(literals)) if one not in left_out])
+
+    def without(engine: str, left_out: Collection[int]) -> Present | None:
+        try:
+            return make(engine, left_out)
+        except Exception:
+            return None
+
     for engine in ENGINES[:-1]:
         if only in ("", engine):
             try:
-                return Sieve(engine, makers[engine](), True)
+                return Sieve(engine, make(engine, ()), partial(without, engine))
             except Exception:  # not installed, another version, a pattern it cannot read: the next one can
                 continue
-    return Sieve("python", _by_literals(literals), False)
+    return Sieve("python", make("python", ()), partial(without, "python"))
 
 
 _PROBE = "a text that no signature holds"
 
 
-def _re2(patterns: Sequence[str]) -> Present:
+def _re2(patterns: Sequence[str], kept: Sequence[int]) -> Present:
     import re2
 
     options = re2.Options()
@@ -61,23 +85,28 @@ def _re2(patterns: Sequence[str]) -> Present:
     options.max_mem = _MEMORY
     options.log_errors = False
     found = re2.Set.SearchSet(options)
-    for pattern in (*patterns, _PROBE):
-        found.Add(pattern)
+    for position in kept:
+        found.Add(patterns[position])
+    found.Add(_PROBE)
     found.Compile()
     # A set that is out of memory finds nothing and says nothing of it.
-    if list(found.Match(_PROBE.encode())) != [len(patterns)]:
+    if list(found.Match(_PROBE.encode())) != [len(kept)]:
         raise ValueError("the patterns are too large for RE2")
-    match: Present = found.Match
-    return match
+
+    def present(block: bytes) -> list[int]:
+        return [kept[one] for one in found.Match(block) or () if one < len(kept)]
+
+    return present
 
 
-def _hyperscan(patterns: Sequence[str], cache: str, *, compile_it: bool) -> Present:
+def _hyperscan(patterns: Sequence[str], kept: Sequence[int], cache: str, *, compile_it: bool) -> Present:
     import threading
     from hashlib import sha256
 
     import hyperscan
 
-    known = sha256("\n".join((str(hyperscan.__version__), *patterns)).encode()).hexdigest()[:32]
+    wanted = [f"{position} {patterns[position]}" for position in kept]
+    known = sha256("\n".join((str(hyperscan.__version__), *wanted)).encode()).hexdigest()[:32]
     path = os.path.join(cache, f"scan.{known}.hsdb") if cache else ""
     database = _kept(path)
     if database is None:
@@ -86,10 +115,10 @@ def _hyperscan(patterns: Sequence[str], cache: str, *, compile_it: bool) -> Pres
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         flags = hyperscan.HS_FLAG_SINGLEMATCH | hyperscan.HS_FLAG_DOTALL
         database.compile(
-            expressions=[pattern.encode("ascii") for pattern in patterns],
-            ids=list(range(len(patterns))),
-            elements=len(patterns),
-            flags=[flags] * len(patterns),
+            expressions=[patterns[position].encode("ascii") for position in kept],
+            ids=list(kept),
+            elements=len(kept),
+            flags=[flags] * len(kept),
         )
         if path:
             _keep(path, hyperscan.dumpb(database))
@@ -134,14 +163,20 @@ def _keep(path: str, data: bytes) -> None:
         with open(os.open(waiting, flags, 0o600), "wb") as file:
             file.write(sha256(data).hexdigest().encode() + b"\n" + data)
         os.replace(waiting, path)
+        folder = os.path.dirname(path)
+        kept = sorted(
+            (entry.stat().st_mtime, entry.path) for entry in os.scandir(folder) if entry.name.endswith(".hsdb")
+        )
+        for _, old in kept[:-_MOST_KEPT]:
+            os.remove(old)
     except OSError:  # a full disk, a folder that cannot be written to: compiled again next time
         return
 
 
-def _by_literals(literals: Sequence[Sequence[str]]) -> Present:
+def _by_literals(literals: Sequence[Sequence[str]], kept: Sequence[int]) -> Present:
     owners: dict[str, list[int]] = {}
-    for position, texts in enumerate(literals):
-        for text in texts:
+    for position in kept:
+        for text in literals[position]:
             owners.setdefault(text, []).append(position)
 
     def present(block: bytes) -> set[int]:
