@@ -462,9 +462,11 @@ def _read_texts(options: argparse.Namespace, texts: Sequence[Pasted]) -> Report:
     if not recorded:
         if not any(not isinstance(data, bytes) for _, data in texts) or not sys.stderr.isatty():
             return diagnose_text(_request(options, texts), knowledge)
+        from contextlib import closing
+
         from .waiting import BytesRead
 
-        with BytesRead() as watch:
+        with closing(BytesRead()) as watch:
             return diagnose_text(_request(options, texts), knowledge, watch)
     # Late: a recording needs everything that a machine needs, and a plain text starts without it.
     from .recording import RecordedMachine, read_recording

@@ -37,9 +37,9 @@ def relaxed(pattern: str) -> str:
     """
     tree = _parse(pattern)
     items = list(tree)
-    while items and _may_be_empty(tree, items[0]):
+    while items and _may_be_empty(items[0]):
         del items[0]
-    while items and _may_be_empty(tree, items[-1]):
+    while items and _may_be_empty(items[-1]):
         del items[-1]
     return _flagged(tree, _Writer(relaxed=True).sequence(items))
 
@@ -53,7 +53,7 @@ def _parse(pattern: str) -> Any:
     return parser.parse(pattern)
 
 
-def _may_be_empty(tree: Any, item: Any) -> bool:
+def _may_be_empty(item: Any) -> bool:
     name, argument = str(item[0]), item[1]
     if name == "AT":
         return True

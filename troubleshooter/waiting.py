@@ -26,10 +26,7 @@ class BytesRead:
         sys.stderr.flush()
         self._width = len(text)
 
-    def __enter__(self) -> "BytesRead":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._width:
             self._show("")
             sys.stderr.write("\r")

@@ -7,6 +7,7 @@ fact, whatever the size of the text. Large texts take a way of their own (`large
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
@@ -45,8 +46,8 @@ def read_paste(
     """Claims of all texts; every signature is stated, as found or as not found.
 
     A text is its bytes, or a file that is read to its end; archives and compressed files are unpacked on the way.
-    `remark` is told what could not be read, `watch` how many bytes were read just now. A text of `large` bytes or more is
-    searched with `engine`, of which the compiled form is kept in the folder that `cache` names. Raises UsageError where
+    `remark` is told what could not be read, `watch` how many bytes were read just now. A text of `large` bytes or more
+    is searched with `engine`, of which the compiled form is kept in the folder that `cache` names. Raises UsageError where
     reading fails.
     """
     scanner = Scanner(signatures)
@@ -71,13 +72,8 @@ def read_paste(
                         cache=cache,
                         only=engine,
                     )
-                read_large(
-                    itertools.chain(head, rest),
-                    source,
-                    scanner,
-                    lambda lines, source=source: _read_one(lines, source, scanner, known),
-                    sieve,
-                )
+                read = partial(_read_one, source=source, scanner=scanner, known=known)
+                read_large(itertools.chain(head, rest), source, scanner, read, sieve)
                 remark(
                     f"{member.name} is large: it was searched for errors from end to end (by {sieve.engine}); tables, "
                     "lists and broken lines were read at its beginning, at its end and around the errors"

@@ -18,8 +18,8 @@ _BEFORE, _AFTER, _LONGEST = 4, 60, 2000
 _LARGEST_SHARE = 100_000
 """Lines of one text that one reader gets at most: a landmark may stand in each of a hundred million lines."""
 LANDMARKS = (
-    "nvidia-smi ", "driver version  ", "pytorch version:", "cuda used to build", "cuda compilation tools", "nvrm version:",
-    "collecting environment information", "package    version", "troubleshooter.report/1", "troubleshooter.recording/",
+    "nvidia-smi ", "driver version  ", "pytorch version:", "cuda used to build", "cuda compilation tools",
+    "nvrm version:", "collecting environment information", "package    version", "troubleshooter.report/1", "troubleshooter.recording/",
     "ldd (", "packages in environment at",
 )  # fmt: skip
 """Of these a large text is searched for known outputs; around signatures and at both ends it is read whole anyway."""

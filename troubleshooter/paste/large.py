@@ -1,5 +1,5 @@
-"""Large texts: whole at their beginning, at their end and around what matters, line by line where a signature can match,
-and not at all elsewhere. What is read does not depend on the engine that rejects the rest.
+"""Large texts are read whole at their beginning, at their end and around what matters, line by line where a signature
+can match, and not at all elsewhere. What is read does not depend on the engine that rejects the rest.
 """
 
 import re
@@ -171,9 +171,8 @@ class _Reader:
         starts: list[int] = []
         found: dict[int, list[int]] = {}
         for position in wanted:
-            if position < len(self._signatures) and not has_needs(self._signatures[position].needs, low):
-                if self._is_line(position) or " " not in "".join(map("".join, self._signatures[position].needs)):
-                    continue
+            if self._is_line(position) and not has_needs(self._signatures[position].needs, low):
+                continue
             for literal in self._literals[position]:
                 place = low.find(literal)
                 if place >= 0 and not starts:

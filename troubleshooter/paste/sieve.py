@@ -1,7 +1,8 @@
 """Which signatures can match in a large block of text at all: what lets a gigabyte go by at the speed of a search
 engine. What is left is decided line by line with the signatures themselves, so all engines give the same hits.
 
-hyperscan, google-re2 and the standard library answer the same question; each may say yes too often, none says no wrongly.
+hyperscan, google-re2 and the standard library answer the same question; each may say yes too often, none wrongly
+says no.
 """
 
 import os
@@ -39,8 +40,8 @@ def sieve_for(
     only: str = "",
 ) -> Sieve:
     """`literals`: for each position lower-case texts of which one stands in every match. `patterns`: the same as
-    patterns over bytes. `size` of the text, as far as known. `cache`: our own folder, or nothing. `only` names the engine
-    to use, where it can be.
+    patterns over bytes. `size` of the text, as far as known. `cache`: our own folder, or nothing. `only` names the
+    engine to use, where it can be.
     """
     held: list[Sequence[str]] = []
 
@@ -66,11 +67,9 @@ def sieve_for(
             return None
 
     for engine in ENGINES[:-1]:
-        if only in ("", engine):
-            try:
-                return Sieve(engine, make(engine, ()), partial(without, engine))
-            except Exception:  # not installed, another version, a pattern it cannot read: the next one can
-                continue
+        # Not installed, another version, a pattern it cannot read: the next one can.
+        if only in ("", engine) and (present := without(engine, ())):
+            return Sieve(engine, present, partial(without, engine))
     return Sieve("python", make("python", ()), partial(without, "python"))
 
 
