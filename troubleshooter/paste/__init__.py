@@ -15,6 +15,7 @@ from ..model import Claim, Readable, Signature, Source, Transcript
 from .cleaning import Line, cleaned, retyped, unquoted
 from .decoding import decode_all, numbered_lines
 from .known import KnownOutputs
+from .ranks import failing_rank
 from .scan import Scanner
 from .streams import members, size_of
 from .wraps import certain_width, rejoined, unwrapped
@@ -47,7 +48,7 @@ def read_paste(
 
     A text is its bytes, or a file that is read to its end; archives and compressed files are unpacked on the way.
     `remark` is told what could not be read, `watch` how many bytes were read just now. A text of `large` bytes or more
-    is searched with `engine`, of which the compiled form is kept in the folder that `cache` names. Raises UsageError where
+    is searched with `engine`, whose compiled form is kept in the folder that `cache` names. Raises UsageError where
     reading fails.
     """
     scanner = Scanner(signatures)
@@ -80,7 +81,7 @@ def read_paste(
                 )
         except OSError as error:
             raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error
-    return (*scanner.claims(), *known.claims())
+    return (*scanner.claims(), *known.claims(), *failing_rank(scanner, remark))
 
 
 def _watched(chunks: Iterator[bytes], watch: Callable[[int], None]) -> Iterator[bytes]:

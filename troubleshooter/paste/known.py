@@ -19,8 +19,8 @@ _LARGEST_SHARE = 100_000
 """Lines of one text that one reader gets at most: a landmark may stand in each of a hundred million lines."""
 LANDMARKS = (
     "nvidia-smi ", "driver version  ", "pytorch version:", "cuda used to build", "cuda compilation tools",
-    "nvrm version:", "collecting environment information", "package    version", "troubleshooter.report/1", "troubleshooter.recording/",
-    "ldd (", "packages in environment at",
+    "nvrm version:", "collecting environment information", "package    version", "troubleshooter.report/1",
+    "troubleshooter.recording/", "ldd (", "packages in environment at",
 )  # fmt: skip
 """Of these a large text is searched for known outputs; around signatures and at both ends it is read whole anyway."""
 _FIRST_ONLY = ("text.", "oom.", "install.")

@@ -1,7 +1,7 @@
 """The signatures over lines of text. A plain substring search rejects nearly all; the pattern decides the rest."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 from ..literals import index_of
@@ -65,6 +65,17 @@ class Scanner:
                     break
                 if len(hits) < _MOST_HITS:
                     hits.append((source, number, line, match))
+
+    def first_lines(self, names: Collection[str]) -> list[tuple[Source, str]]:
+        """The first lines that any of these signatures hit, in order."""
+        found: dict[tuple[int, int], tuple[Source, str]] = {}
+        for position, hits in self._hits.items():
+            if self.signatures[position].id in names:
+                for hit in hits:
+                    source, number, line, _ = hit
+                    where = source._replace(line=number, detail=line.strip()[:_EXCERPT])
+                    found.setdefault(self._place(hit), (where, line))
+        return [found[place] for place in sorted(found)]
 
     def _meet(self, source: Source) -> None:
         if source.file not in self._files:
