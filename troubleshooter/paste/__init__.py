@@ -8,7 +8,7 @@ fact, whatever the size of the text. Large texts take a way of their own (`large
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from ..errors import UsageError
 from ..model import Claim, Readable, Signature, Source, Transcript
@@ -19,9 +19,6 @@ from .ranks import failing_rank
 from .scan import Scanner
 from .streams import members, size_of
 from .wraps import certain_width, rejoined, unwrapped
-
-if TYPE_CHECKING:
-    from .sieve import Sieve
 
 __all__ = ["decode_paste", "read_paste", "read_transcripts"]
 
@@ -43,45 +40,74 @@ def read_paste(
     cache: Callable[[], str] = str,
     engine: str = "",
     large: int = 4 << 20,
+    segment: int = 128 << 20,
 ) -> tuple[Claim, ...]:
     """Claims of all texts; every signature is stated, as found or as not found.
 
     A text is its bytes, or a file that is read to its end; archives and compressed files are unpacked on the way.
     `remark` is told what could not be read, `watch` how many bytes were read just now. A text of `large` bytes or more
-    is searched with `engine`, whose compiled form is kept in the folder that `cache` names. Raises UsageError where
-    reading fails.
+    is searched with `engine`, whose compiled form is kept in the folder that `cache` names; a file of two `segment`s by
+    several processes. Raises UsageError where reading fails.
     """
     scanner = Scanner(signatures)
     known = KnownOutputs()
-    sieve: Sieve | None = None
     for name, data in texts:
         try:
             for member in members(name, data, remark):
                 source = Source("text", "text", file=member.name)
                 head, rest = _begin_of(_watched(member.chunks, watch), large)
                 if rest is None:
-                    _read_one(numbered_lines(head), source, scanner, known)
+                    read_lines(numbered_lines(head), source, scanner, known)
                     continue
-                from .large import read_large, sieve_literals, sieve_patterns
-                from .sieve import sieve_for
-
-                if sieve is None:
-                    sieve = sieve_for(
-                        sieve_literals(signatures),
-                        lambda: sieve_patterns(signatures),
-                        size=size_of(data),
-                        cache=cache,
-                        only=engine,
-                    )
-                read = partial(_read_one, source=source, scanner=scanner, known=known)
-                read_large(itertools.chain(head, rest), source, scanner, read, sieve)
+                used = _read_large(
+                    data, head, rest, source, scanner, known, _How(signatures, watch, cache, engine, segment)
+                )
                 remark(
-                    f"{member.name} is large: it was searched for errors from end to end (by {sieve.engine}); tables, "
+                    f"{member.name} is large: it was searched for errors from end to end (by {used}); tables, "
                     "lists and broken lines were read at its beginning, at its end and around the errors"
                 )
         except OSError as error:
             raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error
     return (*scanner.claims(), *known.claims(), *failing_rank(scanner, remark))
+
+
+class _How(NamedTuple):
+    signatures: Sequence[Signature]
+    watch: Callable[[int], None]
+    cache: Callable[[], str]
+    engine: str
+    segment: int
+
+
+def _read_large(
+    data: bytes | Readable,
+    head: list[bytes],
+    rest: Iterator[bytes],
+    source: Source,
+    scanner: Scanner,
+    known: KnownOutputs,
+    how: _How,
+) -> str:
+    """The name of the engine that was used."""
+    from .large import read_large, sieve_literals, sieve_patterns
+    from .segments import Job, edges, read_segments
+    from .sieve import sieve_for
+
+    signatures = how.signatures
+    if source.file == getattr(data, "name", None) and (places := edges(data, head[0], how.segment)):
+        patterns = tuple(sieve_patterns(signatures))
+        job = Job(source.file, tuple(signatures), patterns, places[-1], how.cache(), how.engine)
+        return read_segments(job, places, source, scanner, known, how.watch)
+    sieve = sieve_for(
+        sieve_literals(signatures),
+        lambda: sieve_patterns(signatures),
+        size=size_of(data),
+        cache=how.cache,
+        only=how.engine,
+    )
+    read = partial(read_lines, source=source, scanner=scanner, known=known)
+    read_large(itertools.chain(head, rest), source, scanner, read, sieve)
+    return sieve.engine
 
 
 def _watched(chunks: Iterator[bytes], watch: Callable[[int], None]) -> Iterator[bytes]:
@@ -107,13 +133,14 @@ def read_transcripts(transcripts: Iterable[Transcript], signatures: Sequence[Sig
     scanner = Scanner(signatures)
     for transcript in transcripts:
         numbered = enumerate(transcript.text.replace("\r\n", "\n").split("\n"), 1)
-        _read_one(numbered, transcript.source, scanner, None)
+        read_lines(numbered, transcript.source, scanner, None)
     return scanner.claims()
 
 
-def _read_one(
+def read_lines(
     numbered: Iterable[tuple[int, str]], source: Source, scanner: Scanner, known: KnownOutputs | None
 ) -> None:
+    """All that there is to a text, line by line."""
     for lines, new in _batches(cleaned(numbered)):
         batch, fresh = lines, new
         if lines[0].text[:1] == ">" or lines[-1].text[:1] == ">":

@@ -1,7 +1,7 @@
 """Known outputs inside a pasted text become the same claims as the probes' own."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from ..model import Claim, Source, Value
@@ -79,6 +79,11 @@ class KnownOutputs:
             if not any((one.state, one.value) == same for one in kept):
                 kept.append(claim)
                 self._count += 1
+
+    def absorb(self, claims: Iterable[Claim], before: int) -> None:
+        """What was read of a later part of a text, that begins after `before` lines."""
+        for claim in claims:
+            self._keep(claim._replace(source=claim.source._replace(line=before + claim.source.line)))
 
     def claims(self) -> Iterator[Claim]:
         for kept in self._kept.values():

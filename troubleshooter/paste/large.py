@@ -4,7 +4,6 @@ can match, and not at all elsewhere. What is read does not depend on the engine 
 
 import re
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -69,22 +68,38 @@ def _any_of(texts: Iterable[str]) -> str:
     return f"(?i:{'|'.join(relaxed(re.escape(text)) for text in texts)})"
 
 
-def read_large(chunks: Iterable[bytes], source: Source, scanner: Scanner, read: Read, sieve: Sieve) -> None:
-    """`read` is given lines that are to be read whole; all other hits go to the scanner."""
+def read_large(
+    chunks: Iterable[bytes],
+    source: Source,
+    scanner: Scanner,
+    read: Read,
+    sieve: Sieve,
+    *,
+    begins: bool = True,
+    ends: bool = True,
+) -> int:
+    """How many line ends there are. `read` is given lines that are to be read whole; all other hits go to the scanner.
+    `begins`, `ends`: whether the text does with these chunks, or they are out of its middle.
+    """
     reader = _Reader(source, scanner, read)
-    held: deque[tuple[Block, Iterable[int]]] = deque()
-    first = True
-    for one in _sieved(_blocks(chunks), sieve, scanner.full):
-        if first:
-            reader.take_whole(one[0])
-            first = False
+    waiting: tuple[Block, Iterable[int]] | None = None
+    block: Block | None = None
+    for block, found in _sieved(_blocks(chunks), sieve, scanner.full):
+        if begins:
+            reader.take_whole(block)
+            begins = False
             continue
-        held.append(one)
-        if len(held) > 1:
-            reader.take(*held.popleft())
-    for block, _ in held:
-        reader.take_whole(block)
+        if waiting is not None:
+            reader.take(*waiting)
+        waiting = block, found
+    if waiting is not None and ends:
+        reader.take_whole(waiting[0])
+    elif waiting is not None:
+        reader.take(*waiting)
     reader.close()
+    if block is None:
+        return 0
+    return block.number - 1 + (0 if block.one_line else block.data.count(b"\n"))
 
 
 def _sieved(

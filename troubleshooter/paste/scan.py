@@ -15,6 +15,8 @@ _EVERYDAY, _ONE_IN = 2000, 50
 """What has hit so often, and one line in so many, is part of the log's everyday life and not counted on."""
 
 Hit = tuple[Source, int, str, re.Match[str]]
+State = tuple[dict[int, list[tuple[int, str, str]]], dict[int, int], set[int]]
+"""Hits as number, line and the text that matched; counts; what is no longer counted; by positions of signatures."""
 
 
 class Scanner:
@@ -65,6 +67,28 @@ class Scanner:
                     break
                 if len(hits) < _MOST_HITS:
                     hits.append((source, number, line, match))
+
+    def state(self) -> State:
+        """What another scanner of the same signatures can take over, in another process too."""
+        hits = {
+            position: [(number, line, match.string) for _, number, line, match in hits]
+            for position, hits in self._hits.items()
+        }
+        return hits, self._counts, self._full
+
+    def absorb(self, source: Source, state: State, before: int) -> None:
+        """What a later part of a text says, that begins after `before` lines."""
+        self._meet(source)
+        hits, counts, full = state
+        for position, found in hits.items():
+            kept = self._hits.setdefault(position, [])
+            pattern = _compiled(self.signatures[position].pattern)
+            for number, line, text in found[: _MOST_HITS - len(kept)]:
+                if match := pattern.search(text):
+                    kept.append((source, before + number, line, match))
+        for position, count in counts.items():
+            self._counts[position] = self._counts.get(position, 0) + count
+        self._full |= full
 
     def first_lines(self, names: Collection[str]) -> list[tuple[Source, str]]:
         """The first lines that any of these signatures hit, in order."""
