@@ -91,7 +91,7 @@ def main() -> int:
 
         atheris.instrument_all()
         atheris.Setup(
-            [sys.argv[0], f"-runs={given.inputs}", "-timeout=1", "-max_len=800", f"-seed={given.seed + 1}"], one
+            [sys.argv[0], f"-runs={given.inputs}", "-timeout=20", "-max_len=800", f"-seed={given.seed + 1}"], one
         )
         atheris.Fuzz()
         return 0
