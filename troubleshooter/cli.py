@@ -801,7 +801,7 @@ def _rules_list(options: argparse.Namespace) -> int:
         lines = [portable(one.pattern) for one in knowledge.signatures]
     else:
         lines = [f"{rule.id}  {rule.diagnosis or rule.concludes or rule.note}" for rule in knowledge.rules]
-    _write_text("".join(f"{line}\n" for line in lines))
+    _write_text("".join(f"{line}\n" for line in lines), sys.stdout)
     return 0
 
 

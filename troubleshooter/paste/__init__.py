@@ -8,14 +8,12 @@ fact, whatever the size of the text. Large texts take a way of their own (`large
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from ..errors import UsageError
 from ..model import Claim, Readable, Signature, Source, Transcript
 from .cleaning import Line, cleaned, retyped, unquoted
 from .decoding import decode_all, numbered_lines
 from .known import KnownOutputs
-from .ranks import failing_rank
 from .scan import Scanner
 from .streams import members, size_of
 from .wraps import certain_width, rejoined, unwrapped
@@ -27,6 +25,9 @@ _BATCH_SIZE = 1 << 20
 """Lines, and characters, that are looked at together."""
 _LOOK_AHEAD = 400
 """Lines of the next batch that a known output may reach into: the longest answer of nvidia-smi -q for one GPU."""
+
+_ERRORS = frozenset({"error-is-raised", "error-is-shown"})
+"""The signatures of any program's errors, whatever they say."""
 
 decode_paste = decode_all
 
@@ -60,7 +61,17 @@ def read_paste(
                     read_lines(numbered_lines(head), source, scanner, known)
                     continue
                 used = _read_large(
-                    data, head, rest, source, scanner, known, _How(signatures, watch, cache, engine, segment)
+                    data,
+                    head,
+                    rest,
+                    source,
+                    scanner,
+                    known,
+                    signatures=signatures,
+                    watch=watch,
+                    cache=cache,
+                    engine=engine,
+                    segment=segment,
                 )
                 remark(
                     f"{member.name} is large: it was searched for errors from end to end (by {used}); tables, "
@@ -68,15 +79,13 @@ def read_paste(
                 )
         except OSError as error:
             raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error
-    return (*scanner.claims(), *known.claims(), *failing_rank(scanner, remark))
+    claims = (*scanner.claims(), *known.claims())
+    errors = scanner.first_lines(_ERRORS)
+    if errors and any(word in errors[0][1] for word in ("ank", "default", "]<std")):
+        from .ranks import failing_rank
 
-
-class _How(NamedTuple):
-    signatures: Sequence[Signature]
-    watch: Callable[[int], None]
-    cache: Callable[[], str]
-    engine: str
-    segment: int
+        claims = (*claims, *failing_rank(errors, remark))
+    return claims
 
 
 def _read_large(
@@ -86,24 +95,28 @@ def _read_large(
     source: Source,
     scanner: Scanner,
     known: KnownOutputs,
-    how: _How,
+    *,
+    signatures: Sequence[Signature],
+    watch: Callable[[int], None],
+    cache: Callable[[], str],
+    engine: str,
+    segment: int,
 ) -> str:
     """The name of the engine that was used."""
     from .large import read_large, sieve_literals, sieve_patterns
     from .segments import Job, edges, read_segments
     from .sieve import sieve_for
 
-    signatures = how.signatures
-    if source.file == getattr(data, "name", None) and (places := edges(data, head[0], how.segment)):
+    if source.file == getattr(data, "name", None) and (places := edges(data, head[0], segment)):
         patterns = tuple(sieve_patterns(signatures))
-        job = Job(source.file, tuple(signatures), patterns, places[-1], how.cache(), how.engine)
-        return read_segments(job, places, source, scanner, known, how.watch)
+        job = Job(source.file, tuple(signatures), patterns, places[-1], cache(), engine)
+        return read_segments(job, places, source, scanner, known, watch)
     sieve = sieve_for(
         sieve_literals(signatures),
         lambda: sieve_patterns(signatures),
         size=size_of(data),
-        cache=how.cache,
-        only=how.engine,
+        cache=cache,
+        only=engine,
     )
     read = partial(read_lines, source=source, scanner=scanner, known=known)
     read_large(itertools.chain(head, rest), source, scanner, read, sieve)

@@ -1,20 +1,16 @@
 """Of a log that many processes write: which printed the first error. The others often fail because that one did."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from ..model import Claim, present
-from .scan import Scanner
+from ..model import Claim, Source, present
 
-_ERRORS = frozenset({"error-is-raised", "error-is-shown"})
-"""The signatures of any program's errors, whatever they say."""
 _RANK = r"^[^\n]{0,60}?(?:\[(?:rank|default|Rank )(\d{1,5})\]|\[1,(\d{1,5})\]<std|\brank[ =:](\d{1,5})\b)"
 # [rank3]: …   [default3]: …   2026-03-01 12:00:00 [Rank 3] …   [1,3]<stderr>: …   rank=3
 
 
-def failing_rank(scanner: Scanner, remark: Callable[[str], None]) -> Iterator[Claim]:
+def failing_rank(errors: Sequence[tuple[Source, str]], remark: Callable[[str], None]) -> Iterator[Claim]:
     """`text.first_failing_rank`; told as well where other ranks failed after it."""
-    errors = scanner.first_lines(_ERRORS)
     ranks = [(int(next(filter(None, found.groups()))), source) for source, line in errors if (found := _rank(line))]
     if not ranks or _rank(errors[0][1]) is None:
         return
@@ -25,5 +21,4 @@ def failing_rank(scanner: Scanner, remark: Callable[[str], None]) -> Iterator[Cl
 
 
 def _rank(line: str) -> re.Match[str] | None:
-    # Compiling takes longer than reading a paste, and most pastes are of one process.
-    return re.search(_RANK, line) if "ank" in line or "default" in line or "]<std" in line else None
+    return re.search(_RANK, line)
