@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "troubleshooter"
 
 LAYERS = [
     ["model", "text", "credentials"],
-    ["errors", "versions", "privacy", "literals", "processes", "shells"],
+    ["errors", "versions", "privacy", "literals", "processes", "shells", "portable"],
     ["windows_job", "windows_system", "outputs", "libraries", "builds"],
     ["commands", "spool"],
     ["machine", "runner"],
@@ -22,7 +22,7 @@ LAYERS = [
     ["examples", "rank", "knowledge", "judge"],
     ["prescribe", "ask", "proof", "counterfactual", "change"],
     ["plan"],
-    ["pipeline", "report", "state", "collector", "arguments"],
+    ["pipeline", "report", "state", "collector", "arguments", "clipboard", "waiting"],
     ["interface"],
     ["cli"],
     ["__main__"],
@@ -38,6 +38,8 @@ ALLOWED = {
     "torch": {"target/"},
     "subprocess": {"commands.py", "runner.py", "target/collect.py", "target/multi_tests.py"},
     "dataclasses": set(),
+    "re2": {"paste/sieve.py"},
+    "hyperscan": {"paste/sieve.py"},
     "elftools": {"libraries/elf.py"},
     "pefile": {"libraries/pe.py"},
 }

@@ -71,6 +71,7 @@ def _add_confirm(confirm: argparse.ArgumentParser) -> None:
 
 def _add_log(log: argparse.ArgumentParser) -> None:
     log.add_argument("files", nargs="*", metavar="FILE", help="files; - or none is standard input")
+    log.add_argument("--clipboard", action="store_true", help="read what was copied")
     log.set_defaults(do=_log)
     _common(log)
 
@@ -167,6 +168,12 @@ def _add_rules(rules: argparse.ArgumentParser) -> None:
     rules_check.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
     rules_check.add_argument("--format", choices=("text", "json"), default="text")
     rules_check.set_defaults(do=_rules_check)
+    rules_list = kinds.add_parser("list", help="the ids of all rules and of what they conclude")
+    rules_list.add_argument(
+        "--patterns", action="store_true", help="the error patterns instead, for rg -f or grep -P -f"
+    )
+    rules_list.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
+    rules_list.set_defaults(do=_rules_list)
 
 
 def _machine(command: argparse.ArgumentParser) -> None:
@@ -373,7 +380,13 @@ def _asked(question: str) -> str:
 
 
 def _log(options: argparse.Namespace) -> int:
-    texts = _pasted(options.files or ["-"], options)
+    if getattr(options, "clipboard", False):
+        from .clipboard import clipboard
+
+        copied = ("clipboard", clipboard())
+        texts: tuple[Pasted, ...] = (copied, *_pasted(options.files, options))
+    else:
+        texts = _pasted(options.files or ["-"], options)
     return _print(_read_texts(options, texts), options, texts)
 
 
@@ -447,7 +460,14 @@ def _read_texts(options: argparse.Namespace, texts: Sequence[Pasted]) -> Report:
     knowledge = _knowledge(options.rules, options.lang)
     recorded = [(name, data) for name, data in texts if isinstance(data, bytes) and _RECORDED in data[:200]]
     if not recorded:
-        return diagnose_text(_request(options, texts), knowledge)
+        if not any(not isinstance(data, bytes) for _, data in texts) or not sys.stderr.isatty():
+            return diagnose_text(_request(options, texts), knowledge)
+        from contextlib import closing
+
+        from .waiting import BytesRead
+
+        with closing(BytesRead()) as watch:
+            return diagnose_text(_request(options, texts), knowledge, watch)
     # Late: a recording needs everything that a machine needs, and a plain text starts without it.
     from .recording import RecordedMachine, read_recording
 
@@ -770,6 +790,18 @@ def _rules_check(options: argparse.Namespace) -> int:
             f"{len(knowledge.rules)} rules, {len(knowledge.signatures)} signatures, "
             f"{len(knowledge.articles)} diagnoses: no mistakes."
         )
+    return 0
+
+
+def _rules_list(options: argparse.Namespace) -> int:
+    knowledge = _knowledge(options.rules)
+    if options.patterns:
+        from .portable import portable
+
+        lines = [portable(one.pattern) for one in knowledge.signatures]
+    else:
+        lines = [f"{rule.id}  {rule.diagnosis or rule.concludes or rule.note}" for rule in knowledge.rules]
+    _write_text("".join(f"{line}\n" for line in lines), sys.stdout)
     return 0
 
 

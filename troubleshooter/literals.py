@@ -73,6 +73,10 @@ class Signatures(Sequence[Signature]):
 
     literal_index: LiteralIndex
 
+    def relaxed(self) -> Sequence[str]:
+        """`portable.relaxed` of each pattern."""
+        raise NotImplementedError
+
 
 _made: list[tuple[Sequence[Signature], LiteralIndex]] = []
 _KEPT = 4

@@ -93,18 +93,27 @@ def verdict(diagnoses: Sequence[Diagnosis], notes: Sequence[Note], facts: Facts)
     return "healthy" if proven and not failed else "inconclusive"
 
 
-def diagnose_text(request: Request, knowledge: Knowledge) -> Report:
-    """What the texts and hints alone say: looks at nothing else, so the same text gives the same answer anywhere."""
+def diagnose_text(request: Request, knowledge: Knowledge, watch: Callable[[int], None] = lambda _: None) -> Report:
+    """What the texts and hints alone say: looks at nothing else, so the same text gives the same answer anywhere.
+    `watch` is told how many bytes were read just now.
+    """
     from .paste import read_paste
 
     start = time.monotonic()
     hinted, remarks = _hints(request, knowledge)
     unread: list[str] = []
-    claims = (*read_paste(request.texts, knowledge.signatures, unread.append), *hinted)
+    read = read_paste(request.texts, knowledge.signatures, unread.append, watch=watch, cache=_cache)
+    claims = (*read, *hinted)
     thought = think(claims, knowledge, request.engine)
     family = thought.facts.text("os.family")
     inputs = tuple(Input("text", name, family) for name, _ in request.texts)
     return _report(thought, knowledge, inputs, None, (), start, (*unread, *remarks))
+
+
+def _cache() -> str:
+    from .knowledge.cache import own_folder
+
+    return own_folder()
 
 
 def _hints(request: Request, knowledge: Knowledge) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
@@ -135,7 +144,7 @@ def check(
     claims = [one for one in seen if isinstance(one, Claim)] + list(hinted)
     unread: list[str] = []
     if request.texts:
-        pasted = read_paste(request.texts, knowledge.signatures, unread.append)
+        pasted = read_paste(request.texts, knowledge.signatures, unread.append, cache=_cache)
         if other := _other_interpreter(claims, pasted):
             unread.insert(0, other)
             pasted = _of_the_paste_alone(claims, pasted)

@@ -22,7 +22,7 @@ def cached_knowledge(sources: str, language: str = "en") -> Knowledge | None:
 
     Raises KnowledgeError for mistakes in the sources.
     """
-    place = _own_folder()
+    place = own_folder()
     if not place:
         return None
     entry = os.path.join(place, _key(sources))
@@ -39,7 +39,7 @@ def cached_knowledge(sources: str, language: str = "en") -> Knowledge | None:
     return read_compiled(entry, sources, language) or localized(knowledge, knowledge.translations.get(language, {}))
 
 
-def _own_folder() -> str:
+def own_folder() -> str:
     """Our folder in the user's cache, made if need be; empty where there can be none or it is not safe."""
     try:
         from platformdirs import user_cache_dir
@@ -104,7 +104,7 @@ def _keep(knowledge: Knowledge, place: str, entry: str) -> None:
         if os.path.isdir(entry) and read_compiled(entry, "") is None:
             shutil.rmtree(entry)
         os.rename(made, entry)  # fails where another process was faster: then its entry serves
-        entries = sorted((found.stat().st_mtime, found.path) for found in os.scandir(place))
+        entries = sorted((found.stat().st_mtime, found.path) for found in os.scandir(place) if found.is_dir())
         for _, old in entries[:-_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
     except OSError:

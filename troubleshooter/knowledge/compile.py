@@ -9,7 +9,8 @@ from ..engine.program import read_program
 from ..errors import KnowledgeError
 from ..literals import literal_index
 from ..model import Action, Article, Condition, FactRef, Knowledge, Location, RemedySpec
-from .compiled import CORE, FORMAT, actions_file, article_file, table_file, texts_file
+from ..portable import relaxed
+from .compiled import CORE, FORMAT, RELAXED, actions_file, article_file, table_file, texts_file
 from .translate import action_in, article_in, fact_in, rule_in
 
 
@@ -32,6 +33,7 @@ def write_compiled(knowledge: Knowledge, folder: str) -> None:
                 spec.ask and spec.ask.say for spec in (fact_in(one, texts) for one in knowledge.facts.values())
             ]
             _write(folder, texts_file(language), *reasons, *questions, digest=knowledge.digest)
+    _write(folder, RELAXED, [relaxed(one.pattern) for one in knowledge.signatures], digest=knowledge.digest)
     _write(folder, CORE, *_core(knowledge), digest=knowledge.digest)
 
 

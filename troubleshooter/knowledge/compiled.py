@@ -43,7 +43,7 @@ from ..model import (
 )
 
 FORMAT = "troubleshooter-knowledge/3"
-CORE = "core.json"
+CORE, RELAXED = "core.json", "relaxed.json"
 DAMAGE = (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError)
 """What reading a file raises that is not there, damaged or of another build."""
 
@@ -129,6 +129,7 @@ def _knowledge(core: Any, lines: list[bytes], texts: list[bytes], digest: str, s
             n_signatures,
             lambda position: _signature(json.loads(lines[n_rules + position]), files),
             LiteralIndex(*core["literals"]),
+            store.relaxed,
         ),
         tables=Later(core["tables"], store.table),
         articles=Later(core["base_rates"], store.article),
@@ -175,9 +176,19 @@ class _Lines(Sequence[_T]):
 
 
 class _Signatures(_Lines[Signature], Signatures):
-    def __init__(self, count: int, read: Callable[[int], Signature], index: LiteralIndex) -> None:
+    def __init__(
+        self,
+        count: int,
+        read: Callable[[int], Signature],
+        index: LiteralIndex,
+        relaxed: Callable[[], Sequence[str]],
+    ) -> None:
         super().__init__(count, read)
         self.literal_index = index
+        self._relaxed = relaxed
+
+    def relaxed(self) -> Sequence[str]:
+        return self._relaxed()
 
 
 class Later(Mapping[str, _T]):
@@ -245,6 +256,15 @@ class _Store:
             except DAMAGE:
                 self._actions = self._again().actions
         return self._actions[name]
+
+    def relaxed(self) -> list[str]:
+        try:
+            found: list[str] = self._content(RELAXED)
+        except DAMAGE:
+            from ..portable import relaxed
+
+            found = [relaxed(one.pattern) for one in self._again().signatures]
+        return found
 
     def _content(self, name: str) -> Any:
         return json.loads(_read(self._folder, name, self._digest)[1])

@@ -77,18 +77,18 @@ def _pieces_of_text(blocks: Iterable[bytes], encoding: str) -> Iterator[tuple[in
     for block in blocks:
         *done, rest = (rest + decoder.decode(block)).split("\n")
         for line in done:
-            for piece in _cut(line):
+            for piece in cut(line):
                 yield number, piece
             number += 1
         while len(rest) > PIECE:
             yield number, rest[:PIECE]
             rest = rest[PIECE - OVERLAP :]
     if rest := rest + decoder.decode(b"", final=True):
-        for piece in _cut(rest):
+        for piece in cut(rest):
             yield number, piece
 
 
-def _cut(line: str) -> Iterator[str]:
+def cut(line: str) -> Iterator[str]:
     line = line.removeprefix("\ufeff")
     if len(line) <= PIECE:
         yield line
@@ -98,7 +98,7 @@ def _cut(line: str) -> Iterator[str]:
 
 
 def _pieces_of_bytes(blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
-    fallback = _Fallback()
+    fallback = Fallback()
     number, rest = 1, b""
     for block in blocks:
         # No byte of a character in these encodings is a newline, so bytes can be split before they are decoded.
@@ -106,7 +106,7 @@ def _pieces_of_bytes(blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
         fallback.learn(done or [rest])
         for line in done:
             text = _utf8(line)
-            for piece in _cut(fallback.decode(line) if text is None else text):
+            for piece in cut(fallback.decode(line) if text is None else text):
                 yield number, piece
             number += 1
         if len(rest) > 4 * PIECE:
@@ -117,7 +117,7 @@ def _pieces_of_bytes(blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
     if rest:
         fallback.learn([rest])
         text = _utf8(rest)
-        for piece in _cut(fallback.decode(rest) if text is None else text):
+        for piece in cut(fallback.decode(rest) if text is None else text):
             yield number, piece
 
 
@@ -132,13 +132,17 @@ def _utf8_or_replaced(piece: bytes) -> str:
     return piece.decode("utf-8", "replace")
 
 
-class _Fallback:
+class Fallback:
     """The encoding of the lines that are not UTF-8, guessed from the first of them."""
 
     def __init__(self) -> None:
         self._sample: list[bytes] = []
         self._size = 0
         self._encoding = ""
+
+    @staticmethod
+    def is_utf8(line: bytes) -> bool:
+        return _utf8(line) is not None
 
     def learn(self, lines: Sequence[bytes]) -> None:
         if self._size >= _SAMPLE:

@@ -1,7 +1,7 @@
 """Known outputs inside a pasted text become the same claims as the probes' own."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from ..model import Claim, Source, Value
@@ -17,6 +17,12 @@ _WHOLE = 300
 _BEFORE, _AFTER, _LONGEST = 4, 60, 2000
 _LARGEST_SHARE = 100_000
 """Lines of one text that one reader gets at most: a landmark may stand in each of a hundred million lines."""
+LANDMARKS = (
+    "nvidia-smi ", "driver version  ", "pytorch version:", "cuda used to build", "cuda compilation tools",
+    "nvrm version:", "collecting environment information", "package    version", "troubleshooter.report/1",
+    "troubleshooter.recording/", "ldd (", "packages in environment at",
+)  # fmt: skip
+"""Of these a large text is searched for known outputs; around signatures and at both ends it is read whole anyway."""
 _FIRST_ONLY = ("text.", "oom.", "install.")
 """Of these the first value counts: they speak of the first error, message or install in a text."""
 
@@ -73,6 +79,11 @@ class KnownOutputs:
             if not any((one.state, one.value) == same for one in kept):
                 kept.append(claim)
                 self._count += 1
+
+    def absorb(self, claims: Iterable[Claim], before: int) -> None:
+        """What was read of a later part of a text, that begins after `before` lines."""
+        for claim in claims:
+            self._keep(claim._replace(source=claim.source._replace(line=before + claim.source.line)))
 
     def claims(self) -> Iterator[Claim]:
         for kept in self._kept.values():

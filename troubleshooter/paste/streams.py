@@ -59,6 +59,11 @@ def joined(head: bytes, stream: Readable) -> "Readable":
     return _Reader(_chain(head, stream))
 
 
+def size_of(data: bytes | Readable) -> int:
+    """Bytes of a text, 0 where a pipe does not tell."""
+    return len(data) if isinstance(data, bytes) else _size_of(data, b"")
+
+
 def _size_of(stream: Readable, head: bytes) -> int:
     """Bytes of the file, or those read so far where a pipe does not tell."""
     seek, tell = getattr(stream, "seek", None), getattr(stream, "tell", None)
