@@ -166,7 +166,9 @@ def read_query(text: str, source: Source, fields: Iterable[str] = ()) -> Iterato
         for column, fact in _LINK_COLUMNS.items():
             if values.get(column, "").isdigit():
                 yield present(fact, int(values[column]), here, subject)
-        slow = [_SLOWDOWN_COLUMNS[end] for end, value in _reasons(values) if value == "Active" and end in _SLOWDOWN_COLUMNS]
+        slow = [
+            _SLOWDOWN_COLUMNS[end] for end, value in _reasons(values) if value == "Active" and end in _SLOWDOWN_COLUMNS
+        ]
         if slow:
             yield present("gpu.throttled_by", tuple(slow), here, subject)
     if count:
