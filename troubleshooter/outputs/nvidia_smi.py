@@ -178,9 +178,12 @@ def read_query(text: str, source: Source, fields: Iterable[str] = ()) -> Iterato
 
 
 def _reasons(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What holds the clocks back, by the ends of the columns; `active` has all of it as bits (nvml.h)."""
     for column, value in values.items():
         if column.startswith(("clocks_throttle_reasons.", "clocks_event_reasons.")):
             yield column.partition(".")[2], value
+            if column.endswith(".active") and re.fullmatch(r"0x[0-9a-fA-F]{1,16}", value):
+                yield from ((name, "Active") for bit, name in _REASON_BITS.items() if int(value, 16) & bit)
 
 
 def read_report(text: str, source: Source) -> Iterator[Claim]:
@@ -364,6 +367,13 @@ _LINK_COLUMNS = {
     "pcie.link.gen.current": "gpu.pcie_generation",
     "pcie.link.gen.gpucurrent": "gpu.pcie_generation",
     "pcie.link.gen.max": "gpu.pcie_generation_max",
+}
+_REASON_BITS = {
+    0x04: "sw_power_cap",
+    0x08: "hw_slowdown",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
 }
 _SLOWDOWN_COLUMNS = {
     "sw_power_cap": "power-cap",
