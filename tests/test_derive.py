@@ -32,6 +32,9 @@ def derived(knowledge: Knowledge, given: dict[str, Value]) -> Facts:
         ({"os.family": "wsl", "torch.version": "2.5.1+cu118"}, {"torch.min_driver": "452.39"}),
         ({"torch.version": "2.5.1+cu118"}, {"torch.min_driver": None, "torch.min_driver_cuda": "11.0"}),
         ({**LINUX, "torch.version": "1.10.0+cu102"}, {"torch.min_driver": "440.33", "torch.min_driver_cuda": "10.2"}),
+        ({**LINUX, "torch.version": "1.10.0"}, {"torch.least_driver": "440.33", "torch.min_driver": None}),
+        ({**WINDOWS, "torch.version": "2.5.1"}, {"torch.least_driver": "452.39"}),
+        ({**LINUX, "torch.version": "2.5.1+cu124"}, {"torch.least_driver": None}),
         # newer than the tables: unknown, never wrong
         ({**LINUX, "torch.version": "3.1.0+cu144"}, {"torch.min_driver": None, "torch.release_known": False}),
         ({"driver.version": "470.256.02"}, {"driver.branch": "470", "driver.cuda_version": "11.4"}),

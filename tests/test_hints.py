@@ -43,7 +43,7 @@ def test_remarks_on_a_card_are_facts_of_their_own() -> None:
     assert "gpu.count" not in said("gpu", "GeForce GTX 1080 (second GPU)")
 
 
-@pytest.mark.parametrize("value", ["AMD RX 6700 XT", "AMD (ZLUDA)", "Intel Arc A770", "Apple M2", "none"])
+@pytest.mark.parametrize("value", ["AMD RX 6700 XT", "AMD显卡", "AMD (ZLUDA)", "Intel Arc A770", "Apple M2", "none"])
 def test_no_card_of_nvidia_is_a_count_of_none(value: str) -> None:
     assert said("gpu", value)["gpu.count"] == 0
 

@@ -183,6 +183,23 @@ def test_the_question_is_the_fact_that_would_decide() -> None:
     assert [(one.fact, one.decides) for one in questions] == [("c", ("x",))]
 
 
+@pytest.mark.parametrize(("family", "argv"), [("linux", ("lspci",)), ("windows", ()), ("", ("lspci",))])
+def test_a_command_is_offered_only_where_it_can_be(family: str, argv: tuple[str, ...]) -> None:
+    catalogue = {
+        "a": FACTS["a"],
+        "c": FACTS["c"]._replace(ask=Ask("What of c?", ("lspci",), systems=("linux",))),
+        "os.family": FactSpec("os.family", "text", "host", "", context=True),
+    }
+    rules = [rule("one", "x", "a", evidence="weak"), rule("two", "x", "a", "c", evidence="decisive")]
+    knowledge = Knowledge(catalogue, tuple(rules), (), {}, {"x": article("x")}, {}, STRENGTHS, (), "")
+    claims = [present("a", True, Source("probe", "file", "a"))]
+    claims += [present("os.family", family, Source("probe", "file", "os"))] if family else []
+    facts = settle(claims, catalogue)
+    inference = infer(rules, facts.all(), catalogue, "python")
+    (question,) = ask(inference, rank(inference, facts, knowledge), facts, knowledge)
+    assert question.argv == argv
+
+
 def test_nothing_is_asked_that_nobody_can_answer() -> None:
     found, inference, facts, knowledge = ranked([article("x")], [rule("one", "x", "a", "d")], a=True)
     assert ask(inference, found, facts, knowledge) == ()

@@ -50,9 +50,9 @@ def ask(
                 gain = gains.setdefault(one, {})
                 gain[name] = max(gain.get(name, 0.0), moved)
     order = sorted(gains, key=lambda one: (-sum(gains[one].values()), one))
-    return tuple(_question(name, gains[name], knowledge) for name in order if sum(gains[name].values()) >= _LEAST_GAIN)[
-        :_MOST
-    ]
+    chosen = [name for name in order if sum(gains[name].values()) >= _LEAST_GAIN][:_MOST]
+    family = facts.text("os.family")
+    return tuple(_question(name, gains[name], knowledge, family) for name in chosen)
 
 
 def worth_asking(catalogue: Mapping[str, FactSpec]) -> Callable[[Collection[str]], bool]:
@@ -68,11 +68,12 @@ def worth_asking(catalogue: Mapping[str, FactSpec]) -> Callable[[Collection[str]
     return lambda names: len(names) <= _MOST_UNKNOWNS and all(askable(name) for name in names)
 
 
-def _question(name: str, gain: Mapping[str, float], knowledge: Knowledge) -> Question:
+def _question(name: str, gain: Mapping[str, float], knowledge: Knowledge, family: str) -> Question:
     asked = knowledge.facts[name].ask
     assert asked is not None
     decides = sorted(gain, key=lambda one: (-gain[one], one))[:4]
-    return Question(name, asked.say, asked.run, tuple(decides))
+    there = not asked.systems or not family or family in asked.systems
+    return Question(name, asked.say, asked.run if there else (), tuple(decides))
 
 
 def _logit(probability: float) -> float:

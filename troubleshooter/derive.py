@@ -72,6 +72,21 @@ def _driver_floor(facts: Facts, tables: Tables) -> Iterator[Fact]:
     yield given.fact("torch.min_driver_cuda", builds.cuda_of_row(row))
 
 
+def _least_driver(facts: Facts, tables: Tables) -> Iterator[Fact]:
+    """The oldest driver that any CUDA build of this release starts on, where nothing tells which build it is."""
+    version, platform = facts.text("torch.version"), facts.text("os.family")
+    table, known = tables.get("driver_minimums"), platform in ("linux", "windows", "wsl")
+    if not version or not known or not table or "torch_releases" not in tables or facts.text("torch.tag"):
+        return
+    if local(version) or not (row := builds.release_row(tables, version)):
+        return
+    floors = [builds.row_of_cuda(table, cuda_of_tag(tag)) for tag in texts(row["cuda_builds"])]
+    drivers = [str(floor["linux" if platform == "linux" else "windows"]) for floor in floors if floor]
+    if drivers and len(drivers) == len(floors):
+        least = min(drivers, key=lambda one: order(one) or ((), (0, 0)))
+        yield _Given(table, ("torch.version@host",)).fact("torch.least_driver", least)
+
+
 def _driver_branch(facts: Facts, tables: Tables) -> Iterator[Fact]:
     version = facts.text("driver.version")
     if not version or not (table := tables.get("driver_branches")):
@@ -300,6 +315,7 @@ _STEPS: tuple[Callable[[Facts, Tables], Iterator[Fact]], ...] = (
     _tag,
     _driver_branch,
     _driver_floor,
+    _least_driver,
     _gpus,
     _kernels,
     _runs_here,

@@ -98,11 +98,14 @@ class Transcript(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """How a person finds a fact out: a sentence, a command (may be empty), and what it costs them."""
+    """How a person finds a fact out: a sentence, a command (may be empty), what it costs them, and on which systems
+    the command is (none named: on all).
+    """
 
     say: str
     run: tuple[str, ...] = ()
     cost: str = "cheap"
+    systems: tuple[str, ...] = ()
 
 
 class FactSpec(NamedTuple):

@@ -103,6 +103,31 @@ def test_the_query_tells_the_capability() -> None:
     assert values(list(without_head))["gpu.capability", "gpu:1"] == "8.6"
 
 
+def test_the_query_tells_the_link_and_what_holds_the_clocks_back() -> None:
+    text = (
+        "index, pcie.link.gen.current, pcie.link.width.current, pcie.link.width.max, clocks_event_reasons.hw_slowdown\n"
+        "0, 1, 16, 16, Not Active\n1, 4, 1, 16, Active\n"
+    )
+    found = values(list(nvidia_smi.read_query(text, SOURCE)))
+    assert found["gpu.pcie_width", "gpu:1"] == 1
+    assert found["gpu.pcie_width_max", "gpu:1"] == 16
+    assert found["gpu.throttled_by", "gpu:1"] == ("hardware-slowdown",)
+    assert ("gpu.throttled_by", "gpu:0") not in found
+
+
+@pytest.mark.parametrize(
+    ("bits", "names"),
+    [
+        ("0x0000000000000001", None),  # idle
+        ("0x0000000000000044", ("power-cap", "hardware-thermal")),
+        ("[N/A]", None),
+    ],
+)
+def test_the_bits_of_the_query_are_what_holds_the_clocks_back(bits: str, names: tuple[str, ...] | None) -> None:
+    found = values(list(nvidia_smi.read_query(f"index, clocks_throttle_reasons.active\n0, {bits}\n", SOURCE)))
+    assert found.get(("gpu.throttled_by", "gpu:0")) == names
+
+
 def test_a_field_that_the_card_does_not_tell_is_unknown() -> None:
     claims = list(nvidia_smi.read_query("index, name, memory.total [MiB]\n0, [Unknown Error], [N/A]\n", SOURCE))
     assert {claim.state for claim in claims if claim.subject == "gpu:0"} == {UNKNOWN}

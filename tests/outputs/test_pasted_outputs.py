@@ -332,6 +332,8 @@ def test_a_compilers_version_is_no_release_of_the_system() -> None:
         ("root@4f2c19ab77d0:/# nvidia-smi", {"container.kind": "docker"}),
         ("$ docker run --rm img python a.py", {"container.kind": "docker", "container.asks_for_gpus": False}),
         ("$ docker run --gpus all img", {"container.asks_for_gpus": True}),
+        ("$ apptainer exec torch.sif python a.py", {"container.asks_for_gpus": False}),
+        ("$ singularity run --nv torch.sif", {"container.asks_for_gpus": True}),
         ("nvidia-container-cli: initialization error", {"container.kind": "container"}),
         ("kubectl describe pod x\n  nvidia.com/gpu: 1", {"container.kind": "kubernetes", "job.scheduler": "kubernetes"}),
         ("$ srun --gres=gpu:2 --pty bash\n   AllocTRES=cpu=1,mem=4G,node=1,billing=1", {"job.scheduler": "slurm", "job.gpus_asked": 2, "job.gpus": 0}),

@@ -286,7 +286,7 @@ class _Store:
 
 def _fact_spec(raw: Any, files: list[str]) -> FactSpec:
     name, type_, subject, meaning, trust, ask, one_of, context, at = raw
-    asked = Ask(ask[0], tuple(ask[1]), ask[2]) if ask else None
+    asked = Ask(ask[0], tuple(ask[1]), ask[2], tuple(ask[3])) if ask else None
     return FactSpec(
         name, type_, subject, meaning, tuple(trust), asked, tuple(one_of), context, Location(files[at[0]], at[1])
     )

@@ -78,7 +78,8 @@ def fact_specs(node: Node, problems: list[Problem]) -> Iterator[tuple[str, FactS
 
 def _ask(node: Node, problems: list[Problem]) -> Ask:
     with fields(node, "'ask'", problems) as ask:
-        return Ask(ask.text("say"), ask.texts("run"), ask.choice("cost", ("cheap", "slow", "risky"), "cheap"))
+        cost = ask.choice("cost", ("cheap", "slow", "risky"), "cheap")
+        return Ask(ask.text("say"), ask.texts("run"), cost, ask.texts("systems"))
 
 
 def implied_facts(found: Iterable[Signature]) -> Iterator[tuple[str, FactSpec]]:

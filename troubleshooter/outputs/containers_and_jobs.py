@@ -60,8 +60,17 @@ _ASKED_GRES = Gate(
     "gres",
     "--gpus",
 )
-_DOCKER_RUN = Gate(r"(?:docker|podman|nerdctl) (?:run|create)\b(?P<rest>.*)$", "docker", "podman", "nerdctl")
-_GPU_FLAG = re.compile(r"--gpus\b|--runtime[= ]nvidia|--device[= ](?:/dev/nvidia|nvidia\.com)|NVIDIA_VISIBLE_DEVICES")
+_DOCKER_RUN = Gate(
+    r"(?:(?:docker|podman|nerdctl) (?:run|create)|(?:apptainer|singularity) (?:exec|run|shell))\b(?P<rest>.*)$",
+    "docker",
+    "podman",
+    "nerdctl",
+    "apptainer",
+    "singularity",
+)
+_GPU_FLAG = re.compile(
+    r"--gpus\b|--runtime[= ]nvidia|--nv(?:ccli)?\b|--device[= ](?:/dev/nvidia|nvidia\.com)|NVIDIA_VISIBLE_DEVICES"
+)
 _CLOUD = (
     ("colab", Gate(r"/usr/local/lib/python3\.\d+/dist-packages/google/colab|/content/|\bColab\b", "olab", "/content/")),
     ("kaggle", Gate(r"/kaggle/(?:working|input)|/opt/conda/lib/python3\.\d+/site-packages/kaggle", "kaggle")),

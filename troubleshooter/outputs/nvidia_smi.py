@@ -6,7 +6,7 @@ in -q for a while with a remark in place of a value, so the new ones are looked 
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..model import Claim, Source, Value, absent, present, unknown
@@ -163,10 +163,27 @@ def read_query(text: str, source: Source, fields: Iterable[str] = ()) -> Iterato
             mig=values.get("mig.mode.current", ""),
             mode=values.get("compute_mode", ""),
         )
+        for column, fact in _LINK_COLUMNS.items():
+            if values.get(column, "").isdigit():
+                yield present(fact, int(values[column]), here, subject)
+        slow = [
+            _SLOWDOWN_COLUMNS[end] for end, value in _reasons(values) if value == "Active" and end in _SLOWDOWN_COLUMNS
+        ]
+        if slow:
+            yield present("gpu.throttled_by", tuple(slow), here, subject)
     if count:
         yield present("gpu.count", count, source)
     else:
         yield from _no_devices(text, source)
+
+
+def _reasons(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What holds the clocks back, by the ends of the columns; `active` has all of it as bits (nvml.h)."""
+    for column, value in values.items():
+        if column.startswith(("clocks_throttle_reasons.", "clocks_event_reasons.")):
+            yield column.partition(".")[2], value
+            if column.endswith(".active") and re.fullmatch(r"0x[0-9a-fA-F]{1,16}", value):
+                yield from ((name, "Active") for bit, name in _REASON_BITS.items() if int(value, 16) & bit)
 
 
 def read_report(text: str, source: Source) -> Iterator[Claim]:
@@ -342,6 +359,29 @@ _COLUMN_NAMES = frozenset(
         "count",
     )
 )
+_FIELD = re.compile(r"[a-z]+(?:[._][a-z0-9_]+)*")
+_FIELD_GROUPS = ("pcie.", "clocks", "memory.", "utilization.", "temperature.", "power.", "ecc.", "mig.", "pci.")
+_LINK_COLUMNS = {
+    "pcie.link.width.current": "gpu.pcie_width",
+    "pcie.link.width.max": "gpu.pcie_width_max",
+    "pcie.link.gen.current": "gpu.pcie_generation",
+    "pcie.link.gen.gpucurrent": "gpu.pcie_generation",
+    "pcie.link.gen.max": "gpu.pcie_generation_max",
+}
+_REASON_BITS = {
+    0x04: "sw_power_cap",
+    0x08: "hw_slowdown",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+}
+_SLOWDOWN_COLUMNS = {
+    "sw_power_cap": "power-cap",
+    "hw_slowdown": "hardware-slowdown",
+    "hw_thermal_slowdown": "hardware-thermal",
+    "hw_power_brake_slowdown": "power-brake",
+    "sw_thermal_slowdown": "software-thermal",
+}
 _APP_COLUMNS = frozenset(("pid", "process_name", "name", "used_memory", "used_gpu_memory", "gpu_uuid"))
 _STATE_LINE = re.compile(r"^[ \t]*(?P<key>[A-Z][A-Za-z/() .]{2,48}?)[ \t]*:[ \t]*(?P<value>\S.{0,60}?)[ \t]*$")
 _SLOWDOWNS = {
@@ -421,7 +461,8 @@ def _columns(lines: list[str], source: Source) -> Iterator[Claim]:
             rows.append(row)
         if not rows or len(names) < 2:
             continue
-        if set(names) <= _COLUMN_NAMES and len(names) >= 2:
+        asked = all(_FIELD.fullmatch(name) for name in names) and any(name.startswith(_FIELD_GROUPS) for name in names)
+        if asked or set(names) <= _COLUMN_NAMES:
             yield from read_query("\n".join([line, *rows]), at(source, number))
         elif "pid" in names and set(names) <= _APP_COLUMNS:
             held = []

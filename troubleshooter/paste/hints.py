@@ -23,8 +23,8 @@ _GPU_WORD = re.compile(
     r"gb?h?\d{2,3}|mx\s?\d{3}|k\d{1,4}m?|[1-5]0\d0(?:\s?ti)?(?:\s?super)?)\b|\b[gr]tx\d{3,4}"
 )
 _OTHER_VENDORS = (
-    ("AMD", re.compile(r"(?i)\b(?:amd|radeon|rx\s?\d{3,4}|vega|instinct|mi\d{2,3}x?|firepro|zluda|rocm)\b")),
-    ("Intel", re.compile(r"(?i)\b(?:intel|uhd|iris|arc)\b")),
+    ("AMD", re.compile(r"(?ai)\b(?:amd|radeon|rx\s?\d{3,4}|vega|instinct|mi\d{2,3}x?|firepro|zluda|rocm)\b")),
+    ("Intel", re.compile(r"(?ai)\b(?:intel|uhd|iris|arc)\b")),
     ("Apple", re.compile(r"(?i)\b(?:apple|m[1-5](?:\s?(?:pro|max|ultra))?)\b")),
 )
 _MEMORY = re.compile(r"(?i)[\s-]*\b(\d{1,3})\s?(?:gib|gb|g)\b(?:\s?(?:vram|memory))?")
