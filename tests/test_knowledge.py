@@ -53,5 +53,6 @@ def test_every_fact_that_a_probe_promises_is_in_the_catalogue(knowledge: Knowled
 
 def test_tables_keep_their_source_and_day() -> None:
     for table in KNOWLEDGE.tables.values():
-        assert table.source.startswith("https://"), table.name
+        measured_by_us = (ROOT / table.source).is_file()
+        assert table.source.startswith("https://") or measured_by_us, table.name
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", table.checked), table.name
