@@ -1,0 +1,101 @@
+"""The commands for authors of rules: each gives what is to be printed and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .errors import UsageError
+from .model import Knowledge, Rule
+
+if TYPE_CHECKING:
+    import argparse
+
+    from .report.text import Line
+    from .rule_tests import Fixture
+
+Told: TypeAlias = "tuple[str | Iterator[Line], int]"
+
+FAILED = 1
+
+
+def add_commands(kinds: Any, do: Callable[[argparse.Namespace], int]) -> None:
+    """`kinds` are the sub-commands of `rules`, as argparse keeps them; `do` prints what one of `DO` gives."""
+    test = kinds.add_parser("test", help="try all examples and fixtures; of each that fails, say why")
+    test.add_argument("ids", nargs="*", metavar="ID", help="of rules, signatures, diagnoses, finding.NAME, note.NAME")
+    mutate = kinds.add_parser("mutate", help="change each condition of each rule: which changes does no example notice")
+    mutate.add_argument("ids", nargs="*", metavar="ID", help="of rules, diagnoses, finding.NAME, note.NAME")
+    for command in (test, mutate):
+        command.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
+        command.add_argument("--format", choices=("text", "json"), default="text")
+        command.set_defaults(do=do)
+
+
+def _check(options: argparse.Namespace) -> Told:
+    from datetime import date
+
+    from .knowledge.lint import lint
+    from .report.rules import check_json, warning_lines
+    from .report.text import Line
+
+    try:
+        today = date.fromisoformat(options.today) if options.today else date.today()  # noqa: DTZ011 - the reader's day
+    except ValueError as error:
+        raise UsageError(f"--today {options.today} is no date", "YEAR-MONTH-DAY") from error
+    knowledge = _knowledge(options)
+    warnings = lint(knowledge, today)
+    if options.format == "json":
+        return check_json(knowledge, warnings), 0
+    counts = (
+        f"{len(knowledge.rules)} rules, {len(knowledge.signatures)} signatures, {len(knowledge.articles)} diagnoses"
+    )
+    doubtful = f", {len(warnings)} warnings" if warnings else ""
+    return iter((*warning_lines(warnings), Line(f"{counts}: no mistakes{doubtful}."))), 0
+
+
+def _test(options: argparse.Namespace) -> Told:
+    from .report.rules import test_json, test_lines
+    from .rule_tests import chosen, try_out
+
+    knowledge = _knowledge(options)
+    outcome = try_out(knowledge, _fixtures(options), chosen(knowledge, options.ids))
+    code = FAILED if outcome.failures else 0
+    return (test_json(outcome) if options.format == "json" else test_lines(outcome, knowledge)), code
+
+
+def _mutate(options: argparse.Namespace) -> Told:
+    from .mutants import mutate
+    from .report.rules import mutation_json, mutation_lines
+    from .rule_tests import chosen
+
+    knowledge = _knowledge(options)
+    means = chosen(knowledge, options.ids)
+    rules = [rule for rule in knowledge.rules if _means(rule, means)]
+    score = mutate(rules, knowledge.facts)
+    code = FAILED if score.survivors else 0
+    return (mutation_json(score) if options.format == "json" else mutation_lines(score)), code
+
+
+DO: dict[str, Callable[[Any], Told]] = {"check": _check, "test": _test, "mutate": _mutate}
+
+
+def _means(rule: Rule, means: Callable[[str], bool]) -> bool:
+    return means(rule.id) or means(rule.diagnosis) or means(rule.head)
+
+
+def _knowledge(options: argparse.Namespace) -> Knowledge:
+    """From the files, with their examples."""
+    from .knowledge import load
+
+    return load([Path(folder) for folder in options.rules], examples=True)
+
+
+def _fixtures(options: argparse.Namespace) -> Iterator[Fixture]:
+    """Those of the built-in folder, which an installed copy does not have, and those of the folders that were named."""
+    from .knowledge import shipped_folder
+    from .rule_tests import read_fixtures
+
+    yield from read_fixtures(Path(shipped_folder()) / "fixtures")
+    for folder in options.rules:
+        yield from read_fixtures(Path(folder) / "fixtures", folder)
