@@ -9,7 +9,7 @@ from troubleshooter.cli import main
 from troubleshooter.knowledge import load, read
 from troubleshooter.knowledge.lint import lint
 from troubleshooter.knowledge.yaml_marks import read_yaml_text
-from troubleshooter.model import Knowledge, Reference, Rule
+from troubleshooter.model import Reference, Rule
 
 KNOWLEDGE = load(examples=True)
 TODAY = date(2026, 12, 1)

@@ -43,26 +43,25 @@ class Score(NamedTuple):
 
 
 def mutate(rules: Iterable[Rule], catalogue: Mapping[str, FactSpec]) -> Score:
-    """All changes of all rules, and those that no example of the changed rule notices."""
+    """All changes of all rules, and those after which every example of the rule gives the same as before."""
     survivors: list[Mutant] = []
     count = 0
     for rule in rules:
-        told = [(example, truths(rule.when, example, catalogue), wanted) for example, wanted in _examples(rule)]
+        tried = [(example, truths(rule.when, example, catalogue)) for example in (*rule.fires, *rule.quiet)]
         for mutant in mutants_of(rule):
             count += 1
-            if not any(fires_as(mutant, example, found, catalogue) is not wanted for example, found, wanted in told):
+            if all(fires_as(mutant, example, found, catalogue) is _all_hold(found) for example, found in tried):
                 survivors.append(mutant)
     return Score(count, tuple(survivors))
 
 
-def _examples(rule: Rule) -> Iterator[tuple[Example, bool]]:
-    yield from ((example, True) for example in rule.fires)
-    yield from ((example, False) for example in rule.quiet)
+def _all_hold(found: Iterable[Truth]) -> bool:
+    return all(truth is True for truth in found)
 
 
 def fires_as(mutant: Mutant, example: Example, found: tuple[Truth, ...], catalogue: Mapping[str, FactSpec]) -> bool:
     """Whether the changed rule fires, where `found` are the truths of the unchanged conditions."""
-    if any(truth is not True for place, truth in enumerate(found) if place != mutant.place):
+    if not _all_hold(truth for place, truth in enumerate(found) if place != mutant.place):
         return False
     if mutant.turned:
         return found[mutant.place] is False
