@@ -30,6 +30,11 @@ def add_commands(kinds: Any, do: Callable[[argparse.Namespace], int]) -> None:
         command.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
         command.add_argument("--format", choices=("text", "json"), default="text")
         command.set_defaults(do=do)
+    docs = kinds.add_parser("docs", help="write a page for every diagnosis, and an index")
+    docs.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder; pages of what is gone go")
+    docs.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
+    docs.add_argument("--lang", choices=("en", "zh"), default="en")
+    docs.set_defaults(do=do)
 
 
 def _check(options: argparse.Namespace) -> Told:
@@ -77,7 +82,33 @@ def _mutate(options: argparse.Namespace) -> Told:
     return (mutation_json(score) if options.format == "json" else mutation_lines(score)), code
 
 
-DO: dict[str, Callable[[Any], Told]] = {"check": _check, "test": _test, "mutate": _mutate}
+def _docs(options: argparse.Namespace) -> Told:
+    from .knowledge import load
+    from .report.pages import pages
+    from .report.text import Line
+
+    made = pages(load([Path(folder) for folder in options.rules], language=options.lang), options.lang)
+    folder = Path(options.output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, page in made.items():
+            (folder / name).write_text(page, encoding="utf-8", newline="\n")
+        # Only pages that were made like these: whoever names another folder loses nothing.
+        gone = [one for one in folder.glob("*.md") if one.name not in made and _is_ours(one)]
+        for one in gone:
+            one.unlink()
+    except OSError as error:
+        raise UsageError(f"{options.output} cannot be written: {error.strerror}") from error
+    return iter([Line(f"{len(made)} pages in {folder}, {len(gone)} taken away.")]), 0
+
+
+def _is_ours(page: Path) -> bool:
+    """Whether the third line is that of a diagnosis: its id, which is the name of the file, in a code span."""
+    lines = page.read_text(encoding="utf-8", errors="replace").split("\n")
+    return len(lines) > 2 and lines[2].startswith(f"`{page.stem}` · ")
+
+
+DO: dict[str, Callable[[Any], Told]] = {"check": _check, "test": _test, "mutate": _mutate, "docs": _docs}
 
 
 def _means(rule: Rule, means: Callable[[str], bool]) -> bool:
