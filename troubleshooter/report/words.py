@@ -52,7 +52,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "references": "Where this comes from",
         "checked": "checked",
         "diagnoses": "Diagnoses",
-        "pages_are_made": "`troubleshoot rules docs` writes these pages from the knowledge base: change that, not them.",
+        "pages_are_made": "`troubleshoot rules docs` makes these pages of the knowledge base: change that, not them.",
         "commands_of_remedies": "Commands of the remedies",
         "placeholders_are_facts": "What stands in {braces} is taken from the machine or from the text; what stands in "
         "[brackets] is left out where nobody knows it.",
