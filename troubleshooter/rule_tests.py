@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .counterfactual import Missing, Near, why_not
 from .errors import KnowledgeError, Problem, UsageError, did_you_mean
@@ -23,6 +23,9 @@ from .model import (
 )
 from .rank import REPORTED
 from .text import clean
+
+if TYPE_CHECKING:
+    from .pipeline import Thought
 
 HEALTHY = "healthy"
 """The folder of fixtures in which nothing is wrong."""
@@ -93,6 +96,16 @@ def try_out(knowledge: Knowledge, fixtures: Iterable[Fixture], means: Callable[[
             tried += 1
             failures += _of_fixture(fixture, knowledge)
     return Outcome(examples, lines, tried, tuple(failures))
+
+
+def fired_by(knowledge: Knowledge, fixtures: Iterable[Fixture]) -> dict[str, int]:
+    """By rule the number of fixtures in which it fires, 0 for those that none fires."""
+    counts = {rule.id: 0 for rule in knowledge.rules}
+    for fixture in fixtures:
+        found = _thought(report_on(fixture, knowledge), knowledge).inference.conclusions
+        for rule in {support.rule for one in found for support in one.supports}:
+            counts[rule] += 1
+    return counts
 
 
 # --- examples of rules
@@ -257,8 +270,13 @@ def _rules_for(diagnosis: str, report: Report) -> list[str]:
 
 
 def _nearest(diagnosis: str, report: Report, knowledge: Knowledge) -> tuple[Near, ...]:
+    thought = _thought(report, knowledge)
+    return why_not(diagnosis, thought.facts, thought.inference.conclusions, knowledge, _NEAREST)
+
+
+def _thought(report: Report, knowledge: Knowledge) -> "Thought":
+    """What the pure middle makes of all that the report observed."""
     from .pipeline import think
 
     claims = [claim for fact in report.facts for claim in fact.claims]
-    thought = think((*claims, SILENCE), knowledge, "python")
-    return why_not(diagnosis, thought.facts, thought.inference.conclusions, knowledge, _NEAREST)
+    return think((*claims, SILENCE), knowledge, "python")

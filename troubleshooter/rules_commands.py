@@ -26,7 +26,8 @@ def add_commands(kinds: Any, do: Callable[[argparse.Namespace], int]) -> None:
     test.add_argument("ids", nargs="*", metavar="ID", help="of rules, signatures, diagnoses, finding.NAME, note.NAME")
     mutate = kinds.add_parser("mutate", help="change each condition of each rule: which changes does no example notice")
     mutate.add_argument("ids", nargs="*", metavar="ID", help="of rules, diagnoses, finding.NAME, note.NAME")
-    for command in (test, mutate):
+    coverage = kinds.add_parser("coverage", help="which rules does no fixture fire")
+    for command in (test, mutate, coverage):
         command.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
         command.add_argument("--format", choices=("text", "json"), default="text")
         command.set_defaults(do=do)
@@ -82,6 +83,15 @@ def _mutate(options: argparse.Namespace) -> Told:
     return (mutation_json(score) if options.format == "json" else mutation_lines(score)), code
 
 
+def _coverage(options: argparse.Namespace) -> Told:
+    from .report.rules import coverage_json, coverage_lines
+    from .rule_tests import fired_by
+
+    knowledge = _knowledge(options)
+    counts = fired_by(knowledge, _fixtures(options))
+    return (coverage_json(counts) if options.format == "json" else coverage_lines(knowledge, counts)), 0
+
+
 def _docs(options: argparse.Namespace) -> Told:
     from .knowledge import load
     from .report.pages import pages
@@ -108,7 +118,13 @@ def _is_ours(page: Path) -> bool:
     return len(lines) > 2 and lines[2].startswith(f"`{page.stem}` · ")
 
 
-DO: dict[str, Callable[[Any], Told]] = {"check": _check, "test": _test, "mutate": _mutate, "docs": _docs}
+DO: dict[str, Callable[[Any], Told]] = {
+    "check": _check,
+    "test": _test,
+    "mutate": _mutate,
+    "coverage": _coverage,
+    "docs": _docs,
+}
 
 
 def _means(rule: Rule, means: Callable[[str], bool]) -> bool:

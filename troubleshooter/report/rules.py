@@ -1,7 +1,7 @@
 """What authors of rules read: results of examples and fixtures, changes that nobody noticed, doubtful knowledge."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..errors import Problem
 from ..model import Knowledge
@@ -121,3 +121,16 @@ def mutation_json(score: Score) -> str:
 def warning_lines(warnings: Iterable[Problem]) -> Iterator[Line]:
     for warning in warnings:
         yield Line(clean(f"warning: {warning}"), hang=2)
+
+
+def coverage_lines(knowledge: Knowledge, counts: Mapping[str, int]) -> Iterator[Line]:
+    for rule in knowledge.rules:
+        if not counts[rule.id]:
+            yield Line(clean(f"{rule.at.file}:{rule.at.line}: {rule.id}: no fixture fires it"), hang=2)
+    fired = sum(map(bool, counts.values()))
+    yield Line(f"{fired} of {len(counts)} rules are fired by a fixture ({fired / max(1, len(counts)):.1%}).")
+
+
+def coverage_json(counts: Mapping[str, int]) -> str:
+    """`troubleshooter.rules-coverage/1`: by rule the number of fixtures in which it fires."""
+    return json.dumps({"schema": "troubleshooter.rules-coverage/1", "fixtures": dict(counts)}, indent=1) + "\n"
