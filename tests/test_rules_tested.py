@@ -13,7 +13,7 @@ from troubleshooter.knowledge import load
 from troubleshooter.knowledge.sources import read_sources
 from troubleshooter.model import Condition, Example, FactRef, Rule
 from troubleshooter.mutants import mutants_of, mutate, step
-from troubleshooter.rule_tests import chosen, read_fixtures, try_out
+from troubleshooter.rule_tests import chosen, fired_by, read_fixtures, try_out
 
 ROOT = Path(__file__).parent.parent
 SCHEMAS = ROOT / "docs" / "schema"
@@ -153,6 +153,14 @@ def test_one_diagnosis_is_tried_alone_and_its_results_fit_the_schema(capsys) -> 
     assert told["failures"] == []
     assert told["examples"] > 20
     assert told["fixtures"] > 3
+
+
+def test_rules_that_no_fixture_fires_are_counted() -> None:
+    fixtures = [one for one in read_fixtures(ROOT / "fixtures") if one.folder == "driver-too-old-for-cuda"]
+    counts = fired_by(BASE, fixtures)
+    assert set(counts) == {one.id for one in BASE.rules}
+    assert 1 <= counts["torch-says-driver-is-too-old"] <= len(fixtures)
+    assert counts["cpu-build-where-the-driver-lists-gpus"] == 0
 
 
 def test_what_nobody_is_called_cannot_be_tried() -> None:

@@ -31,6 +31,10 @@ def add_commands(kinds: Any, do: Callable[[argparse.Namespace], int]) -> None:
         command.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
         command.add_argument("--format", choices=("text", "json"), default="text")
         command.set_defaults(do=do)
+    schema = kinds.add_parser("schema", help="print the JSON Schema of a kind of file, for completion in editors")
+    schema.add_argument("kind", choices=("rules", "article", "signatures", "table", "action", "fixture"))
+    schema.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
+    schema.set_defaults(do=do)
     docs = kinds.add_parser("docs", help="write a page for every diagnosis, and an index")
     docs.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder; pages of what is gone go")
     docs.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
@@ -112,6 +116,16 @@ def _docs(options: argparse.Namespace) -> Told:
     return iter([Line(f"{len(made)} pages in {folder}, {len(gone)} taken away.")]), 0
 
 
+def _schema(options: argparse.Namespace) -> Told:
+    import json
+
+    from .knowledge import load
+    from .knowledge.schema import schema
+
+    made = schema(options.kind, load([Path(folder) for folder in options.rules]))
+    return json.dumps(made, indent=1) + "\n", 0
+
+
 def _is_ours(page: Path) -> bool:
     """Whether the third line is that of a diagnosis: its id, which is the name of the file, in a code span."""
     lines = page.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -123,6 +137,7 @@ DO: dict[str, Callable[[Any], Told]] = {
     "test": _test,
     "mutate": _mutate,
     "coverage": _coverage,
+    "schema": _schema,
     "docs": _docs,
 }
 
