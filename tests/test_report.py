@@ -34,7 +34,7 @@ KNOWLEDGE = load()
 PRINTED = (
     ("driver-too-old-for-cuda/torch-warns-with-the-version-found", "en"),
     ("driver-too-old-for-cuda/torch-warns-with-the-version-found", "zh"),
-    ("nvjitlink-mismatch", "en"),
+    ("nvjitlink-mismatch/headers-name", "en"),
     ("cuda-visible-devices-wrong/h200-minus-one", "en"),
     ("healthy/h200-in-a-container", "en"),
     ("healthy/gb10-warning", "en"),
