@@ -2,7 +2,9 @@
 
 import json
 from datetime import date
+from pathlib import Path
 
+import jsonschema
 import pytest
 
 from troubleshooter.cli import main
@@ -11,6 +13,7 @@ from troubleshooter.knowledge.lint import lint
 from troubleshooter.knowledge.yaml_marks import read_yaml_text
 from troubleshooter.model import Reference, Rule
 
+SCHEMAS = Path(__file__).parent.parent / "docs" / "schema"
 KNOWLEDGE = load(examples=True)
 TODAY = date(2026, 12, 1)
 BARE = KNOWLEDGE._replace(rules=(), signatures=(), articles={}, tables={}, translations={}, rule_by_id=None)
@@ -191,6 +194,7 @@ def test_warnings_are_shown_and_do_not_fail_a_check(tmp_path, capsys) -> None:
     )
     assert main(["rules", "check", "--rules", str(tmp_path), "--today", "2026-12-01", "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
+    jsonschema.validate(told, json.loads((SCHEMAS / "rules-check-1.json").read_text()))
     assert told["errors"] == []
     mine = [one for one in told["warnings"] if one["file"].endswith("acme.yaml")]
     assert [(one["line"], one["column"]) for one in mine] == [(8, 9)]

@@ -308,7 +308,14 @@ def _plain_log(words: Sequence[str]) -> Any:
         return None
     from types import SimpleNamespace
 
-    common: dict[str, Any] = {"hints": [], "rules": [], "engine": "auto", "lang": None, "share": False}
+    common: dict[str, Any] = {
+        "clipboard": False,
+        "hints": [],
+        "rules": [],
+        "engine": "auto",
+        "lang": None,
+        "share": False,
+    }
     return SimpleNamespace(command="log", files=files, do=_log, format=form, **common)
 
 

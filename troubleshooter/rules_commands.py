@@ -60,7 +60,7 @@ def _check(options: argparse.Namespace) -> Told:
     counts = (
         f"{len(knowledge.rules)} rules, {len(knowledge.signatures)} signatures, {len(knowledge.articles)} diagnoses"
     )
-    doubtful = f", {len(warnings)} warnings" if warnings else ""
+    doubtful = f", {len(warnings)} warning{'s' if len(warnings) > 1 else ''}" if warnings else ""
     return iter((*warning_lines(warnings), Line(f"{counts}: no mistakes{doubtful}."))), 0
 
 
