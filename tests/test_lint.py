@@ -157,13 +157,22 @@ def test_an_old_table_is_told() -> None:
 
 def test_rules_and_signatures_without_a_near_miss_are_told() -> None:
     (rule,) = rules_of("evidence: strong, when: [{fact: torch.build, is: cpu}]")
-    signature = KNOWLEDGE.signatures[0]._replace(ignores=())
+    signature = next(one for one in KNOWLEDGE.signatures if one.facts)._replace(ignores=())
     doubtful = BARE._replace(rules=(rule._replace(quiet=()),), signatures=(signature,))
     said = sorted(one.message for one in lint(doubtful, TODAY))
     assert said == [
         "the rule 'one' has no example on which it stays quiet",
         f"the signature {signature.id!r} has no look-alike that it must ignore",
     ]
+
+
+def test_a_signature_that_nobody_asks_for_is_told() -> None:
+    signature = next(one for one in KNOWLEDGE.signatures if not one.facts)
+    (said,) = lint(BARE._replace(signatures=(signature,)), TODAY)
+    assert said.message == f"nobody asks for the signature {signature.id!r}, and it states no fact"
+    assert said.at == signature.at
+    asking = rules_of(f"evidence: weak, when: [{{fact: log.{signature.id}, is: true}}]")
+    assert lint(BARE._replace(signatures=(signature,), rules=asking), TODAY) == ()
 
 
 def test_a_quick_reject_that_misses_an_example_of_its_signature_is_told() -> None:

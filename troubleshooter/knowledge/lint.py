@@ -43,6 +43,7 @@ def lint(knowledge: Knowledge, today: date) -> tuple[Problem, ...]:
         *_shadowed(alive, knowledge.facts, knowledge.strengths),
         *_conflicting(alive),
         *_examples(knowledge),
+        *_unused(knowledge),
     ]
     return (*sorted(found, key=lambda problem: problem.at), *_untranslated(knowledge))
 
@@ -322,6 +323,19 @@ def _examples(knowledge: Knowledge) -> Iterator[Problem]:
                     signature.at,
                     f"it looks for {', '.join(map(repr, signature.literals))}",
                 )
+
+
+def _unused(knowledge: Knowledge) -> Iterator[Problem]:
+    """Signatures that state no fact and that nobody names: no rule, no example, no remedy."""
+    named = {name for rule in knowledge.rules for one in (*rule.fires, *rule.quiet) for name, _ in one.facts}
+    named |= {condition.fact for rule in knowledge.rules for condition in rule.when}
+    for article in knowledge.articles.values():
+        for remedy in article.remedies:
+            asked = (*remedy.when, *remedy.unless, *(c for step in remedy.steps for c in (*step.when, *step.unless)))
+            named |= {condition.fact for condition in asked}
+    for signature in knowledge.signatures:
+        if not signature.facts and f"{_OF_TEXT}{signature.id}" not in named:
+            yield Problem(f"nobody asks for the signature {signature.id!r}, and it states no fact", signature.at)
 
 
 def _passes(signature: Signature, line: str) -> bool:
