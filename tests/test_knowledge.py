@@ -1,6 +1,7 @@
 """The knowledge itself: it loads, and every example of every rule and signature holds."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from troubleshooter.knowledge import load
 from troubleshooter.model import Knowledge
 from troubleshooter.text import clean
 
+ROOT = Path(__file__).parent.parent
 KNOWLEDGE = load(examples=True)
 
 

@@ -29,7 +29,7 @@ STRENGTHS = Strengths(
 )
 FACTS = {
     name: FactSpec(name, "flag", "host", "", ask=Ask(f"What of {name}?") if name == "c" else None)
-    for name in ("a", "b", "c", "d")
+    for name in ("a", "b", "c", "d", *(f"f{number}" for number in range(41)))
 } | {
     "gpu.bad": FactSpec("gpu.bad", "flag", "gpu", ""),
     "os": FactSpec("os", "flag", "host", "", context=True),
@@ -83,10 +83,26 @@ def test_a_fact_that_everybody_reads_joins_nothing() -> None:
     assert found[0].confidence == logistic(-2 + 4 + 2.5)
 
 
-def test_groups_join_through_a_third_piece_of_evidence() -> None:
+def test_evidence_that_shares_with_two_others_does_not_join_them() -> None:
     rules = [rule("one", "x", "a"), rule("two", "x", "b"), rule("three", "x", "a", "b", evidence="weak")]
     found, *_ = ranked([article("x")], rules, a=True, b=True)
-    assert found[0].confidence == logistic(-2 + 4)
+    assert found[0].confidence == logistic(-2 + 4 + 4)
+    assert [(one.rule, one.counted) for one in found[0].evidence] == [("one", True), ("two", True), ("three", False)]
+
+
+def test_two_pieces_that_share_nothing_count_for_a_stronger_one_that_shares_with_both() -> None:
+    rules = [rule("one", "x", "a"), rule("two", "x", "b"), rule("three", "x", "a", "b", evidence="decisive")]
+    found, *_ = ranked([article("x")], rules, a=True, b=True)
+    assert found[0].confidence == logistic(-2 + 4 + 4)
+
+
+def test_much_evidence_is_weighed_at_once() -> None:
+    # Each shares a fact with the next: of forty links every other one counts.
+    names = [f"f{number}" for number in range(41)]
+    rules = [rule(f"r{number}", "x", *names[number : number + 2], evidence="weak") for number in range(40)]
+    found, *_ = ranked([article("x")], rules, **dict.fromkeys(names, True))
+    assert sum(one.counted for one in found[0].evidence) == 20
+    assert found[0].confidence == logistic(-2 + 20 * 1.2)
 
 
 def test_evidence_against_lowers() -> None:

@@ -161,13 +161,18 @@ def _add_completion(completion: argparse.ArgumentParser) -> None:
 
 
 def _add_rules(rules: argparse.ArgumentParser) -> None:
+    import argparse
+
     from .arguments import Parser
+    from .rules_commands import add_commands
 
     kinds = rules.add_subparsers(dest="rules_command", metavar="COMMAND", required=True, parser_class=Parser)
     rules_check = kinds.add_parser("check", help="load all rules and report every mistake with its place")
     rules_check.add_argument("--rules", action="append", default=[], metavar="DIR", help="a folder of further rules")
     rules_check.add_argument("--format", choices=("text", "json"), default="text")
-    rules_check.set_defaults(do=_rules_check)
+    rules_check.add_argument("--today", metavar="DATE", help=argparse.SUPPRESS)
+    rules_check.set_defaults(do=_rules)
+    add_commands(kinds, _rules)
     rules_list = kinds.add_parser("list", help="the ids of all rules and of what they conclude")
     rules_list.add_argument(
         "--patterns", action="store_true", help="the error patterns instead, for rg -f or grep -P -f"
@@ -303,7 +308,14 @@ def _plain_log(words: Sequence[str]) -> Any:
         return None
     from types import SimpleNamespace
 
-    common: dict[str, Any] = {"hints": [], "rules": [], "engine": "auto", "lang": None, "share": False}
+    common: dict[str, Any] = {
+        "clipboard": False,
+        "hints": [],
+        "rules": [],
+        "engine": "auto",
+        "lang": None,
+        "share": False,
+    }
     return SimpleNamespace(command="log", files=files, do=_log, format=form, **common)
 
 
@@ -776,21 +788,16 @@ def _identity() -> Identity:
     return identity_of({**os.environ, "HOME": os.path.expanduser("~")}, [platform.node()])
 
 
-def _rules_check(options: argparse.Namespace) -> int:
-    knowledge = _knowledge(options.rules, examples=True)
-    if options.format == "json":
-        import json
+def _rules(options: argparse.Namespace) -> int:
+    """A command for authors of rules; the words that it gives are printed, its exit code is ours."""
+    from .rules_commands import DO
 
-        counts = {"rules": len(knowledge.rules), "signatures": len(knowledge.signatures)}
-        packs = [pack._asdict() for pack in knowledge.packs]
-        found = {"schema": "troubleshooter.rules-check/1", "errors": [], **counts, "packs": packs}
-        sys.stdout.write(json.dumps(found, indent=1) + "\n")
+    told, code = DO[options.rules_command](options)
+    if isinstance(told, str):
+        sys.stdout.write(told)
     else:
-        print(
-            f"{len(knowledge.rules)} rules, {len(knowledge.signatures)} signatures, "
-            f"{len(knowledge.articles)} diagnoses: no mistakes."
-        )
-    return 0
+        _print_lines(told, "text")
+    return code
 
 
 def _rules_list(options: argparse.Namespace) -> int:

@@ -1,9 +1,10 @@
 """Whether a rule fires on the facts of one of its own examples: how a rule is tested without a machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .engine import infer
-from .model import ABSENT, HOST, PRESENT, Condition, Example, Fact, FactSpec, Rule, Source
+from .engine.conditions import Truth, holds
+from .model import ABSENT, HOST, PRESENT, Condition, Example, Fact, FactRef, FactSpec, Rule, Source, Value
 
 _SOURCE = Source("set", "set", "an example")
 _STATED = "example.stated"
@@ -51,3 +52,24 @@ def _stating(finding: str, rules: Sequence[Rule], catalogue: Mapping[str, FactSp
     subject = HOST if kind == HOST else f"{kind}:0"
     rule = Rule(f"example-{finding}", (Condition(name, "is", True),), "", concludes=finding)
     return rule, Fact(name, subject, PRESENT, True, _SOURCE), FactSpec(name, "flag", kind, "")
+
+
+def truths(when: Iterable[Condition], example: Example, catalogue: Mapping[str, FactSpec]) -> tuple[Truth, ...]:
+    """The truth of each condition on the facts of an example, without an engine; `fires` says the same of a rule."""
+    stated = dict(example.facts)
+    return tuple([_truth(condition, stated, catalogue) for condition in when])
+
+
+def _truth(condition: Condition, stated: Mapping[str, Value | None], catalogue: Mapping[str, FactSpec]) -> Truth:
+    if condition.fact.startswith("finding."):
+        there = stated.get(condition.fact) is True
+        return there if condition.op == "state" and condition.operand == PRESENT else not there
+    other = _fact(condition.operand.fact, stated) if isinstance(condition.operand, FactRef) else None
+    return holds(condition, catalogue[condition.fact].type, _fact(condition.fact, stated), other)
+
+
+def _fact(name: str, stated: Mapping[str, Value | None]) -> Fact | None:
+    if name not in stated:
+        return None
+    value = stated[name]
+    return Fact(name, HOST, ABSENT if value is None else PRESENT, value, _SOURCE)

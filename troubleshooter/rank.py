@@ -1,4 +1,4 @@
-"""Conclusions to ranked diagnoses: log-odds, one voice per group of evidence, causes before what they explain."""
+"""Conclusions to ranked diagnoses: log-odds, one voice for what was seen once, causes before what they explain."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,28 +55,45 @@ def confidence(log_odds: float) -> float:
 
 
 def log_odds(article: Article, evidence: Sequence[Evidence], knowledge: Knowledge) -> float:
-    """Base rate plus the strongest step of every group, for and against apart."""
+    """Base rate plus the steps of the evidence that counts, for and against apart."""
     steps = knowledge.strengths.evidence
     total = knowledge.strengths.base_rates[article.base_rate]
     for speaks_for in (True, False):
-        side = [one for one in evidence if one.supports is speaks_for]
-        total += sum(_step(group[0], steps) for group in _groups(side, steps))
+        total += sum(steps[one.strength] for one in _counting([e for e in evidence if e.supports is speaks_for], steps))
     return total
 
 
-def _step(evidence: Evidence, steps: Mapping[str, float]) -> float:
-    return steps[evidence.strength]
+_MOST_WEIGHED = 16
 
 
-def _groups(side: Sequence[Evidence], steps: Mapping[str, float]) -> list[list[Evidence]]:
-    """Evidence that shares an observed fact or a source line stands together; the strongest comes first."""
-    groups: list[tuple[set[str], list[Evidence]]] = []
-    for one in side:
-        marks = set(one.facts) | {f"{source.file}:{source.line}" for source in one.sources if source.line}
-        touching = [group for group in groups if group[0] & marks]
-        merged = (marks.union(*(group[0] for group in touching)), [one, *(e for group in touching for e in group[1])])
-        groups = [group for group in groups if group not in touching] + [merged]
-    return [sorted(members, key=lambda one: -abs(_step(one, steps))) for _, members in groups]
+def _counting(side: Sequence[Evidence], steps: Mapping[str, float]) -> list[Evidence]:
+    """The strongest pieces of evidence of which no two share an observed fact or a source line.
+
+    A piece that shares with two others does not join them: more evidence never makes a cause less sure, and less
+    evidence never makes it surer.
+    """
+    if len(side) < 2:
+        return list(side)
+    pieces = sorted(side, key=lambda one: -abs(steps[one.strength]))
+    marks = [{*one.facts, *(f"{source.file}:{source.line}" for source in one.sources if source.line)} for one in pieces]
+    worth = [abs(steps[one.strength]) for one in pieces]
+    best: list[int] = []
+    most = 0.0
+    # Depth first, the strongest first; a branch ends where even all that is left could not make it the best.
+    waiting: list[tuple[int, list[int], set[str], float, float]] = [(0, [], set(), 0.0, sum(worth))]
+    while waiting:
+        place, taken, used, sum_, left = waiting.pop()
+        if sum_ > most:
+            best, most = taken, sum_
+        if place == len(pieces) or sum_ + left <= most:
+            continue
+        rest = left - worth[place]
+        free = not used & marks[place]
+        if not free or len(pieces) <= _MOST_WEIGHED:
+            waiting.append((place + 1, taken, used, sum_, rest))
+        if free:
+            waiting.append((place + 1, [*taken, place], used | marks[place], sum_ + worth[place], rest))
+    return [pieces[place] for place in best]
 
 
 class _Trail:
@@ -219,10 +236,8 @@ def _hand_over(cases: list[_Case], knowledge: Knowledge) -> list[_Case]:
 def _diagnosis(case: _Case, knowledge: Knowledge) -> Diagnosis:
     article, steps = case.article, knowledge.strengths.evidence
     live = [one for one in case.evidence if one.counted]
-    leading = {
-        id(group[0]) for side in (True, False) for group in _groups([e for e in live if e.supports is side], steps)
-    }
-    marked = tuple(one._replace(counted=id(one) in leading) for one in case.evidence)
+    counting = {id(one) for side in (True, False) for one in _counting([e for e in live if e.supports is side], steps)}
+    marked = tuple(one._replace(counted=id(one) in counting) for one in case.evidence)
     return Diagnosis(
         id=article.id,
         subject=case.subject,
@@ -232,7 +247,7 @@ def _diagnosis(case: _Case, knowledge: Knowledge) -> Diagnosis:
         base_rate=article.base_rate,
         title=article.title,
         meaning=article.meaning,
-        evidence=tuple(sorted(marked, key=lambda one: (not one.supports, not one.counted, -abs(_step(one, steps))))),
+        evidence=tuple(sorted(marked, key=lambda one: (not one.supports, not one.counted, -abs(steps[one.strength])))),
         explained_by=case.explained_by,
     )
 

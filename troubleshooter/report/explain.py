@@ -112,13 +112,18 @@ def why_not_lines(near: Sequence[Near], knowledge: Knowledge, language: str = "e
     words = words_for(language)
     yield Line(words["nearest"], "heading")
     for one in near:
-        about = "" if one.subject == "host" else f"  [{one.subject}]"
-        place = f"{one.rule.at.file}:{one.rule.at.line}"
-        yield Line(f"- {clean(one.rule.because)}{about}", indent=2, hang=2)
-        yield Line(clean(" · ".join(filter(None, (one.rule.evidence, one.rule.id, place)))), "dim", 4, 2)
-        for lack in one.missing:
-            yield Line(f"{words['lacks']}: {clean(_condition(lack.condition))}", indent=4, hang=2)
-            yield Line(clean(_found(lack, knowledge, words)), "dim", 6, 2)
+        yield from near_lines(one, knowledge, words)
+
+
+def near_lines(one: Near, knowledge: Knowledge, words: Mapping[str, str], indent: int = 2) -> Iterator[Line]:
+    """A rule that did not fire, and under it what it lacks."""
+    about = "" if one.subject == "host" else f"  [{one.subject}]"
+    place = f"{one.rule.at.file}:{one.rule.at.line}"
+    yield Line(f"- {clean(one.rule.because)}{about}", indent=indent, hang=2)
+    yield Line(clean(" · ".join(filter(None, (one.rule.evidence, one.rule.id, place)))), "dim", indent + 2, 2)
+    for lack in one.missing:
+        yield Line(f"{words['lacks']}: {clean(_condition(lack.condition))}", indent=indent + 2, hang=2)
+        yield Line(clean(_found(lack, knowledge, words)), "dim", indent + 4, 2)
 
 
 def _condition(condition: Condition) -> str:

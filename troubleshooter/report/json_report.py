@@ -277,34 +277,36 @@ def why_not_json(name: str, concluded: bool, near: Sequence[Near]) -> str:
         "schema": "troubleshooter.why-not/1",
         "id": name,
         "concluded": concluded,
-        "nearest": [
-            {
-                "rule": one.rule.id,
-                "pack": one.rule.pack,
-                "file": one.rule.at.file,
-                "line": one.rule.at.line,
-                "subject": one.subject,
-                "strength": one.rule.evidence,
-                "because": one.rule.because,
-                "conditions": len(one.rule.when),
-                "missing": [
-                    {
-                        "fact": lack.condition.fact,
-                        "op": lack.condition.op,
-                        "operand": lack.condition.operand._asdict()
-                        if isinstance(lack.condition.operand, FactRef)
-                        else lack.condition.operand,
-                        "state": lack.state,
-                        "found": lack.found,
-                        "wanted": lack.wanted,
-                    }
-                    for lack in one.missing
-                ],
-            }
-            for one in near
-        ],
+        "nearest": [near_object(one) for one in near],
     }
     return json.dumps(found, indent=1) + "\n"
+
+
+def near_object(one: Near) -> dict[str, object]:
+    """A rule that did not fire, and the conditions that it lacks."""
+    return {
+        "rule": one.rule.id,
+        "pack": one.rule.pack,
+        "file": one.rule.at.file,
+        "line": one.rule.at.line,
+        "subject": one.subject,
+        "strength": one.rule.evidence,
+        "because": one.rule.because,
+        "conditions": len(one.rule.when),
+        "missing": [
+            {
+                "fact": lack.condition.fact,
+                "op": lack.condition.op,
+                "operand": lack.condition.operand._asdict()
+                if isinstance(lack.condition.operand, FactRef)
+                else lack.condition.operand,
+                "state": lack.state,
+                "found": lack.found,
+                "wanted": lack.wanted,
+            }
+            for lack in one.missing
+        ],
+    }
 
 
 def what_if_json(changed: Sequence[Changed], verdicts: tuple[str, str]) -> str:
