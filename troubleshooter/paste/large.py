@@ -326,5 +326,7 @@ def plain(data: bytes) -> bytes:
 
 
 def _plain_line(line: bytes) -> bytes:
-    text = retyped(clean(mended(line.decode("utf-8", "replace"))).replace("\n", "\r"))
-    return text.encode("utf-8", "replace")
+    """As printed and as typed, in one line: a signature may be about the typographic quotes themselves."""
+    shown = clean(mended(line.decode("utf-8", "replace"))).replace("\n", "\r")
+    typed = retyped(shown)
+    return (shown if typed == shown else f"{shown}\r{typed}").encode("utf-8", "replace")
