@@ -22,14 +22,15 @@ from .text import clean
 
 _QUICK = (
     *("torch.init", "torch.arch", "torch.matmul", "torch.conv", "speed.matmul", "torch.reduce", "torch.autograd"),
-    *("torch.amp", "torch.rnn", "speed.memory", "memory.patterns", "speed.copy", "speed.launch", "torch.fft"),
+    *("torch.rnn", "speed.memory", "memory.patterns", "speed.copy", "speed.launch", "torch.fft"),
     *("memory.copy", "multi.peer", "multi.copy"),
 )
 """In the order in which they are run: when the time of a quick run is over, what is left is skipped. The memory comes
 late: the driver's own tests have been over it by then.
 """
 _FULL = (
-    *("torch.compile", "memory.allocator", "speed.conv", "speed.rnn", "multi.allreduce"),
+    # An optimizer's first step imports torch._dynamo, which takes seconds.
+    *("torch.amp", "torch.compile", "memory.allocator", "speed.conv", "speed.rnn", "multi.allreduce"),
     *("env.dataloader", "env.spawn", "env.extension"),
 )
 GPU_TESTS = (*_QUICK, *_FULL)
