@@ -197,7 +197,7 @@ def flip(file: Path) -> None:
 
 
 def age(file: Path) -> None:
-    file.write_bytes(file.read_bytes().replace(b"troubleshooter-knowledge/3", b"troubleshooter-knowledge/0", 1))
+    file.write_bytes(file.read_bytes().replace(b"troubleshooter-knowledge/4", b"troubleshooter-knowledge/0", 1))
 
 
 def of_another_build(file: Path) -> None:

@@ -8,10 +8,12 @@ import pytest
 from troubleshooter.examples import fires
 from troubleshooter.knowledge import load
 from troubleshooter.model import Knowledge
+from troubleshooter.paste.scan import has_needs
 from troubleshooter.text import clean
 
 ROOT = Path(__file__).parent.parent
 KNOWLEDGE = load(examples=True)
+LINES = [line for one in KNOWLEDGE.signatures for line in one.matches[:1]][::4]
 
 
 @pytest.mark.parametrize("rule", KNOWLEDGE.rules, ids=lambda rule: rule.id)
@@ -58,3 +60,18 @@ def test_tables_keep_their_source_and_day() -> None:
         measured_by_us = (ROOT / table.source).is_file()
         assert table.source.startswith("https://") or measured_by_us, table.name
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", table.checked), table.name
+
+
+@pytest.mark.parametrize("signature", [one for one in KNOWLEDGE.signatures if one.branches], ids=lambda one: one.id)
+def test_the_alternatives_that_a_line_can_match_find_what_the_whole_pattern_finds(signature) -> None:
+    whole = re.compile(signature.pattern, re.ASCII)
+    assert "|".join(part for part, _ in signature.branches) == signature.pattern
+    for line in (*signature.matches, *signature.ignores, *LINES):
+        low = line.lower()
+        possible = [part for part, needs in signature.branches if has_needs(needs, low)]
+        found = re.compile("|".join(possible), re.ASCII).search(line) if possible else None
+        expected = whole.search(line)
+        assert (found and found.span()) == (expected and expected.span()), line
+        assert {key: text for key, text in (found.groupdict() if found else {}).items() if text} == {
+            key: text for key, text in (expected.groupdict() if expected else {}).items() if text
+        }

@@ -884,7 +884,7 @@ def _progress() -> Callable[[str], None] | None:
 def _print(report: Report, options: argparse.Namespace, texts: Sequence[Pasted]) -> int:
     from .report.json_report import report_json
 
-    whole = report_json(report)
+    whole = report_json(report, indent=1 if options.format == "json" else None)
     replaced = ""
     if options.share or options.format == "markdown":
         from .paste import decode_paste

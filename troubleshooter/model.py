@@ -194,6 +194,8 @@ class Signature(NamedTuple):
     at: Location = Location("")
     needs: tuple[tuple[str, ...], ...] = ()
     """Lower-case texts that must all occur in what matches, or all those of another of these alternatives."""
+    branches: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = ()
+    """The alternatives that the pattern consists of, each with its own needs; empty where it cannot be cut so."""
 
 
 class Table(NamedTuple):

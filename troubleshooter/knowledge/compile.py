@@ -67,7 +67,18 @@ def _core(knowledge: Knowledge) -> list[object]:
         for rule in knowledge.rules
     ]
     signatures = [
-        [one.id, one.pattern, one.literals, one.printed_by, one.facts, one.lines, one.pack, numbered(one.at), one.needs]
+        [
+            one.id,
+            one.pattern,
+            one.literals,
+            one.printed_by,
+            one.facts,
+            one.lines,
+            one.pack,
+            numbered(one.at),
+            one.needs,
+            one.branches,
+        ]
         for one in knowledge.signatures
     ]
     facts = [[*spec[:-1], numbered(spec.at)] for spec in knowledge.facts.values()]

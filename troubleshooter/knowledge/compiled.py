@@ -42,7 +42,7 @@ from ..model import (
     TestEffect,
 )
 
-FORMAT = "troubleshooter-knowledge/3"
+FORMAT = "troubleshooter-knowledge/4"
 CORE, RELAXED = "core.json", "relaxed.json"
 DAMAGE = (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError)
 """What reading a file raises that is not there, damaged or of another build."""
@@ -309,7 +309,7 @@ def _rule(raw: Any, files: list[str]) -> Rule:
 
 
 def _signature(raw: Any, files: list[str]) -> Signature:
-    name, pattern, literals, printed_by, facts, lines, pack, at, needs = raw
+    name, pattern, literals, printed_by, facts, lines, pack, at, needs, branches = raw
     return Signature(
         name,
         pattern,
@@ -320,6 +320,7 @@ def _signature(raw: Any, files: list[str]) -> Signature:
         pack=pack,
         at=Location(files[at[0]], at[1]),
         needs=_pairs(needs),
+        branches=tuple([(part, _pairs(needed)) for part, needed in branches]),
     )
 
 

@@ -51,6 +51,41 @@ def needs(pattern: str) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted({tuple(sorted(_longest(one), key=lambda text: (-len(text), text))) for one in smallest}))
 
 
+def branches(pattern: str) -> tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]:
+    """The alternatives that a pattern consists of, each with its `needs`; empty if it has none or one says nothing.
+
+    In a line only those can match of which the needs are there, and compiling a few takes less than compiling all.
+    """
+    parts = _parts(pattern)
+    if len(parts) < 2 or pattern.startswith("(?i"):
+        return ()
+    found = tuple((part, needs(part)) for part in parts)
+    return found if all(one for _, one in found) else ()
+
+
+def _parts(pattern: str) -> list[str]:
+    """Cut at each | that stands in no bracket."""
+    parts, depth, in_class, place, start = [], 0, False, 0, 0
+    while place < len(pattern):
+        letter = pattern[place]
+        if letter == "\\":
+            place += 1
+        elif in_class:
+            in_class = letter != "]"
+        elif letter == "[":
+            in_class = True
+            place += 1  # a ] or ^ that comes first belongs to the class
+            if pattern[place : place + 1] == "^":
+                place += 1
+        elif letter in "()":
+            depth += 1 if letter == "(" else -1
+        elif letter == "|" and not depth:
+            parts.append(pattern[start:place])
+            start = place + 1
+        place += 1
+    return [*parts, pattern[start:]]
+
+
 _MOST_ALTERNATIVES = 48
 _SHORTEST_NEED = 2
 _UNSTEADY = frozenset("\u0130\u0131\u03a3\u03c3\u03c2")

@@ -26,7 +26,7 @@ from ..model import (
     Value,
 )
 from .fields import Fields, fields, plain, text_of
-from .patterns import check_pattern, needs, required_literals
+from .patterns import branches, check_pattern, needs, required_literals
 from .translate import differences
 from .yaml_marks import Mapping, Node, Scalar, Sequence
 
@@ -246,6 +246,7 @@ def _signature(node: Node, pack: str, problems: list[Problem]) -> Signature:
             pack=pack,
             at=signature.place("id"),
             needs=needs(pattern),
+            branches=branches(pattern),
         )
 
 

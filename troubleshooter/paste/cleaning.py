@@ -43,9 +43,12 @@ _LEVEL = r"\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|[IWEF
 _PLACE = r"\[?[\w./-]{1,80}\.(?:py|cc|cpp|cu|go|rs):\d{1,5}(?::\w{1,60})?\]"
 # By how a line begins, so that only those that occur are compiled.
 _PREFIXES = {
-    # [2024/02/20 13:51:44]   [   88.102744]   [rank3]:   [default0]:   [1,0]<stderr>:   [pod/job-7/main]   [x]   |
-    "[": rf"(?:{_STAMP}|\[[ \t]*\d{{1,7}}\.\d{{3,6}}\]|\[(?:rank|default|RANK )\d{{1,5}}\]:|{_PLACE}"
-    r"|\[\d{1,4},\d{1,5}\]<std(?:out|err)>:|\[pod/[\w./-]{1,200}\]|\[[\w ./-]{1,64}\][ \t]+\|)[ \t]?",
+    # [2024/02/20 13:51:44]   [   88.102744]   [1,0]<stderr>:
+    "[0": rf"(?:{_STAMP}|\[[ \t]*\d{{1,7}}\.\d{{3,6}}\]|{_PLACE}"
+    r"|\[\d{1,4},\d{1,5}\]<std(?:out|err)>:|\[[\w ./-]{1,64}\][ \t]+\|)[ \t]?",
+    # [rank3]:   [default0]:   [pod/job-7/main]   [x]   |
+    "[": rf"(?:\[(?:rank|default|RANK )\d{{1,5}}\]:|{_PLACE}"
+    r"|\[pod/[\w./-]{1,200}\]|\[[\w ./-]{1,64}\][ \t]+\|)[ \t]?",
     # (EngineCore_DP0 pid=151)   (RayWorker pid=1, ip=10.0.0.1)
     "(": r"\((?:[\w.:-]{1,64} ){1,3}pid=\d{1,8}(?:, ip=[\w.:-]{3,45})?\)[ \t]?",
     # 2025-03-11T07:02:18.104377205Z stderr F    2024-02-20 13:51:44,118 - INFO -    18:02:37-610394 ERROR
@@ -64,6 +67,7 @@ _PREFIXES = {
     "\u2502": r"[\u2502\u2503](?=[ \t])[ \t]?",
 }
 _MOST_PREFIXES = 5
+_SOURCES = (".py:", ".cc:", ".cpp:", ".cu:", ".go:", ".rs:")
 _LEVELS = ("E   ", "TRACE ", "DEBUG ", "INFO ", "NOTICE ", "WARN", "ERROR ", "CRITICAL ", "FATAL ")
 _QUOTED = r"[ \t]*>(?!>>)[ \t]?"
 _FENCE = r"[ \t]*(?:```|~~~)[\w+-]*[ \t]*$"
@@ -136,6 +140,9 @@ def unprefixed(text: str) -> str:
 def _kind_of_prefix(text: str, start: int) -> str:
     """Which pattern may match there; empty for the lines of a traceback and most others, quickly."""
     first = text[start : start + 1]
+    if first == "[":
+        second = text[start + 1 : start + 2]
+        return "[0" if second.isdecimal() or second.isspace() else "["
     if first in _PREFIXES:
         return "" if first == "a" and not _begins_like_a_log(text, start) else first
     if first.isdecimal():
@@ -147,7 +154,7 @@ def _kind_of_prefix(text: str, start: int) -> str:
 
 def _begins_like_a_log(text: str, start: int) -> bool:
     head = text[start : start + 90]
-    if "|" in head or head.startswith(_LEVELS) or (":" in head and "]" in head):
+    if "|" in head or head.startswith(_LEVELS) or any(ending in head for ending in _SOURCES):
         return True
     # Sep 03 07:31:19, in any language: a day stands soon after the month's name.
     return head[:24].count(":") > 1 and any(letter.isdecimal() for letter in head[4:10])

@@ -115,7 +115,8 @@ class Scanner:
     def match(self, position: int, line: str, low: str) -> re.Match[str] | None:
         """Of a signature of one line in one line, which is given in lower case too."""
         signature = self.signatures[position]
-        return _compiled(signature.pattern).search(line) if has_needs(signature.needs, low) else None
+        pattern = _pattern_for(signature, low) if has_needs(signature.needs, low) else None
+        return pattern.search(line) if pattern else None
 
     def count(self, source: Source, position: int, number: int, line: str, match: re.Match[str]) -> None:
         """A hit that was found elsewhere."""
@@ -176,7 +177,6 @@ def _matches(
     near = lower
     if several:
         near = [" ".join(lower[index : index + signature.lines]) for index in range(len(lower))]
-    pattern = None
     for index in sorted({index for literal in literals for index, text in enumerate(near) if literal in text}):
         number, line = lines[index]
         text, low = line, near[index]
@@ -185,13 +185,21 @@ def _matches(
             low = text.lower()
         if not has_needs(signature.needs, low):
             continue
-        if pattern is None:  # most never come here: compiling a pattern takes longer than all that stands above
-            pattern = _compiled(signature.pattern)
-        if match := pattern.search(text):
+        # Most never come here: compiling a pattern takes longer than all that stands above.
+        pattern = _pattern_for(signature, low)
+        if pattern and (match := pattern.search(text)):
             # A window is reported where the match begins: the next windows hold the same match again.
             if several and match.start() > len(line):
                 continue
             yield index, (number, line, match)
+
+
+def _pattern_for(signature: Signature, low: str) -> re.Pattern[str] | None:
+    """The alternatives of the pattern that this text can match at all; None if it can match none."""
+    if not signature.branches:
+        return _compiled(signature.pattern)
+    possible = [part for part, needs in signature.branches if has_needs(needs, low)]
+    return _compiled("|".join(possible)) if possible else None
 
 
 def has_needs(needs: tuple[tuple[str, ...], ...], text: str) -> bool:
@@ -206,7 +214,7 @@ def has_needs(needs: tuple[tuple[str, ...], ...], text: str) -> bool:
 
 def _captured(signature: Signature, match: re.Match[str], where: Source) -> Iterator[Claim]:
     for name, group in signature.facts:
-        value = group[1:] if group.startswith("=") else match.group(group)
+        value = group[1:] if group.startswith("=") else match.groupdict().get(group)
         if value:
             yield present(name, {"true": True, "false": False}.get(value, value), where)
 

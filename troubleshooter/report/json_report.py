@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..counterfactual import Changed, Near
 from ..errors import Problem
 from ..model import (
     HOST,
@@ -31,14 +30,17 @@ from ..model import (
 )
 from .summary import change_object, summary
 
+if TYPE_CHECKING:
+    from ..counterfactual import Changed, Near
+
 SCHEMA = "troubleshooter.report/1"
 
 _INPUT_KINDS = {"live": "machine", "folder": "recording"}
 
 
-def report_json(report: Report) -> str:
-    """ASCII only, so that the bytes do not depend on the locale."""
-    return json.dumps(report_object(report), indent=1, ensure_ascii=True) + "\n"
+def report_json(report: Report, *, indent: int | None = 1) -> str:
+    """ASCII only, so that the bytes do not depend on the locale. Without an indent it is written sooner."""
+    return json.dumps(report_object(report), indent=indent, ensure_ascii=True) + "\n"
 
 
 def errors_json(problems: Iterable[Problem]) -> str:
@@ -271,7 +273,7 @@ def proof_json(name: str, proofs: Sequence[Proof]) -> str:
     return json.dumps(found, indent=1) + "\n"
 
 
-def why_not_json(name: str, concluded: bool, near: Sequence[Near]) -> str:
+def why_not_json(name: str, concluded: bool, near: Sequence["Near"]) -> str:
     """`troubleshooter.why-not/1`: the rules that come nearest, and the conditions that they lack."""
     found = {
         "schema": "troubleshooter.why-not/1",
@@ -282,7 +284,7 @@ def why_not_json(name: str, concluded: bool, near: Sequence[Near]) -> str:
     return json.dumps(found, indent=1) + "\n"
 
 
-def near_object(one: Near) -> dict[str, object]:
+def near_object(one: "Near") -> dict[str, object]:
     """A rule that did not fire, and the conditions that it lacks."""
     return {
         "rule": one.rule.id,
@@ -309,7 +311,7 @@ def near_object(one: Near) -> dict[str, object]:
     }
 
 
-def what_if_json(changed: Sequence[Changed], verdicts: tuple[str, str]) -> str:
+def what_if_json(changed: Sequence["Changed"], verdicts: tuple[str, str]) -> str:
     """`troubleshooter.what-if/1`: the verdict before and after, and every diagnosis whose confidence differs."""
     found = {
         "schema": "troubleshooter.what-if/1",
