@@ -87,6 +87,14 @@ def _least_driver(facts: Facts, tables: Tables) -> Iterator[Fact]:
         yield _Given(table, ("torch.version@host",)).fact("torch.least_driver", least)
 
 
+def _driver_cuda(facts: Facts, tables: Tables) -> Iterator[Fact]:  # noqa: ARG001  every step has this shape
+    """cuDriverGetVersion gives 1000 times the major number and 10 times the minor one."""
+    number = facts.value("driver.cuda_number")
+    if isinstance(number, int) and not isinstance(number, bool) and number >= 1000:
+        version = f"{number // 1000}.{number % 1000 // 10}"
+        yield _Given(None, ("driver.cuda_number@host",)).fact("driver.cuda_version", version)
+
+
 def _driver_branch(facts: Facts, tables: Tables) -> Iterator[Fact]:
     version = facts.text("driver.version")
     if not version or not (table := tables.get("driver_branches")):
@@ -298,6 +306,7 @@ def _plan(facts: Facts, tables: Tables) -> Iterator[Fact]:
         if (found := facts.fact(name)) and found.state != UNKNOWN
     ) + tuple(f"gpu.capability@{gpu}" for gpu in facts.subjects("gpu") if facts.text("gpu.capability", gpu))
     yield from plan_facts(build, table, bases)
+    yield _Given(table, bases).fact("plan.fits_driver", bool(place.driver or place.driver_cuda))
 
 
 def plan_facts(build: builds.Build, table: Table | None = None, bases: tuple[str, ...] = ()) -> Iterator[Fact]:
@@ -314,6 +323,7 @@ _STEPS: tuple[Callable[[Facts, Tables], Iterator[Fact]], ...] = (
     _build,
     _tag,
     _driver_branch,
+    _driver_cuda,
     _driver_floor,
     _least_driver,
     _gpus,
