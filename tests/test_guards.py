@@ -13,7 +13,7 @@ from troubleshooter.knowledge import load
 from troubleshooter.knowledge.patterns import needs
 from troubleshooter.literals import index_of, literal_index
 from troubleshooter.model import Condition, Fact, FactSpec
-from troubleshooter.paste.scan import _has_needs
+from troubleshooter.paste.scan import has_needs
 
 LOGS = [f"log.s{number}" for number in range(6)]
 KNOWN = {**CATALOGUE, **{name: FactSpec(name, "flag", "host", "") for name in LOGS}}
@@ -150,7 +150,7 @@ def test_the_index_finds_what_a_search_for_each_literal_finds():
 @pytest.mark.parametrize("signature", KNOWLEDGE.signatures, ids=lambda signature: signature.id)
 def test_what_matches_has_what_the_pattern_needs(signature):
     for line in signature.matches:
-        assert _has_needs(signature.needs, " ".join(line.lower().split("\n")))
+        assert has_needs(signature.needs, " ".join(line.lower().split("\n")))
 
 
 @pytest.mark.parametrize(

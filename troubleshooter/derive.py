@@ -88,7 +88,7 @@ def _least_driver(facts: Facts, tables: Tables) -> Iterator[Fact]:
 
 
 def _driver_cuda(facts: Facts, tables: Tables) -> Iterator[Fact]:  # noqa: ARG001  every step has this shape
-    """cuDriverGetVersion gives 1000 times the major number and 10 times the minor one."""
+    """The driver tells its CUDA as 1000 times the major number and 10 times the minor one."""
     number = facts.value("driver.cuda_number")
     if isinstance(number, int) and not isinstance(number, bool) and number >= 1000:
         version = f"{number // 1000}.{number % 1000 // 10}"

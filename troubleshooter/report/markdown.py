@@ -26,7 +26,7 @@ def report_markdown(report: Report, language: str = "en", replaced: str = "") ->
 
 
 def _report(report: Report, words: Mapping[str, str], replaced: str) -> Iterator[str]:
-    yield f"**{words['verdict']}: {words[report.verdict]}.** {text(summary(report))}"
+    yield f"**{words['verdict']}: {words[report.verdict]}.** {text(summary(report, words))}"
     yield ""
     for remark in report.remarks:
         yield f"> {text(remark)}"

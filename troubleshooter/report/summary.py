@@ -1,8 +1,10 @@
 """The verdict in one line, and what changed since the last run, the same in every format."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..model import Change, Report
+from .words import WORDS
 
 
 def percent(confidence: float) -> str:
@@ -10,23 +12,21 @@ def percent(confidence: float) -> str:
     return f"{min(confidence, 0.99):.0%}"
 
 
-def summary(report: Report) -> str:
-    """One line in English: it is part of the JSON contract."""
+def summary(report: Report, words: Mapping[str, str] = WORDS["en"]) -> str:
+    """One line. JSON keeps to English: it is part of the contract."""
     first = report.diagnoses[0] if report.diagnoses else None
     if report.verdict == "problem" and first:
-        return f"{first.title} ({first.id}, {percent(first.confidence)} sure)"
+        return words["sum_problem"].format(title=first.title, id=first.id, percent=percent(first.confidence))
     if report.verdict == "healthy":
         passed = [test.test for test in report.tests if test.outcome == "passed"]
-        return f"No problem found; passed: {', '.join(dict.fromkeys(passed))}" if passed else "No problem found"
+        return words["sum_passed" if passed else "sum_healthy"].format(tests=", ".join(dict.fromkeys(passed)))
     if first:
-        return f"Nothing is certain; most likely {first.id} ({percent(first.confidence)})"
+        return words["sum_likely"].format(id=first.id, percent=percent(first.confidence))
     if failed := [test.test for test in report.tests if test.outcome == "failed"]:
-        return f"No cause that is known fits, but tests failed: {', '.join(dict.fromkeys(failed))}"
+        return words["sum_failed"].format(tests=", ".join(dict.fromkeys(failed)))
     if any(test.outcome != "skipped" for test in report.tests):
-        return "Nothing wrong was seen; the tests that were run prove nothing about a GPU"
-    if all(one.kind == "text" for one in report.inputs):
-        return "The text shows no fault that is known, and nothing that proves all is well"
-    return "Nothing wrong was seen, and no test was run that would prove it"
+        return words["sum_proves_nothing"]
+    return words["sum_text" if all(one.kind == "text" for one in report.inputs) else "sum_untested"]
 
 
 def change_object(change: Change | None) -> dict[str, Any] | None:

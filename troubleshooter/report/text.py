@@ -52,7 +52,7 @@ def report_lines(report: Report, language: str = "en") -> Iterator[Line]:
     if report.change:
         yield change_line(report.change, words)
     style = {"healthy": "good", "problem": "bad"}.get(report.verdict, "heading")
-    yield Line(f"{words['verdict']}: {words[report.verdict]}. {clean(summary(report))}", style)
+    yield Line(f"{words['verdict']}: {words[report.verdict]}. {clean(summary(report, words))}", style)
 
 
 def change_line(change: Change, words: Mapping[str, str]) -> Line:
