@@ -39,7 +39,7 @@ DRIVER = ("driver.init", "driver.context", "driver.memory")
 """Done by a script of its own that needs no torch, while torch is being imported."""
 _NEED_NO_GPU = ("env.dataloader", "env.spawn")
 _FIRST = ("torch.init", "torch.arch")
-QUICK_SECONDS = 2.3
+QUICK_SECONDS = 1.8
 """After so many seconds no further test of a quick run is begun."""
 _FULL_SECONDS = 1200.0
 _MOST_DEATHS = 3
