@@ -94,6 +94,7 @@ def test_a_file_is_read_to_its_end_from_where_it_is() -> None:
 @pytest.mark.parametrize(
     "damaged",
     [gzip.compress(LOG * 100)[:40], zip_of({"a": LOG})[:50], tar_of({"a": LOG})[:700], b"BZh9rubbish", b"\x1f\x8b"],
+    ids=["gzip", "zip", "tar", "bzip2", "two-bytes"],  # the time of packing stands in the bytes, and would in a name
 )
 def test_damaged_archives_are_no_crash(damaged: bytes) -> None:
     remarks: list[str] = []
