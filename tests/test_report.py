@@ -24,7 +24,7 @@ from troubleshooter.report.explain import article_lines, proof_lines
 from troubleshooter.report.json_report import article_json, claims_of_report, proof_json, report_object
 from troubleshooter.report.markdown import code, fenced, lines_markdown, report_markdown, text
 from troubleshooter.report.summary import summary
-from troubleshooter.report.text import Line, columns_of, plain, report_lines, rows_of, worth_showing
+from troubleshooter.report.text import Line, columns_of, plain, report_lines, rows_of, worth_showing, wrap
 
 HERE = Path(__file__).parent
 SNAPSHOTS = HERE / "snapshots"
@@ -67,6 +67,14 @@ def test_the_printed_report_is_the_one_that_was_read_and_found_good(name: str, l
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(printed, encoding="utf-8")
     assert printed == kept.read_text(encoding="utf-8")
+
+
+def test_no_row_of_chinese_begins_with_a_mark_that_closes_or_ends_with_one_that_opens() -> None:
+    text = "驱动太旧，需要 525.60.13（Windows 528.33）：请更新。" * 6
+    rows = [row for width in range(20, 60) for row in wrap(text, width)]
+    assert all(columns_of(row) <= 60 for row in rows)
+    assert not [row for row in rows if row[0] in "，。：；）" or row[-1] == "（"]
+    assert "".join("".join(wrap(text, 40)).split()) == "".join(text.split())
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -283,23 +283,27 @@ def wrap(text: str, width: int) -> Iterator[str]:
         yield row.rstrip()
 
 
+_CLOSING, _OPENING = "，。：；、！？）」』】》”’…", "（「『【《“‘"
+"""Marks that begin no row, and marks that end none."""
+
+
 def _pieces(text: str) -> Iterator[str]:
-    """Words with the blanks before them; each wide character alone."""
-    word = ""
+    """Words with the blanks before them; each wide character alone, with the marks that belong to it."""
+    piece = ""
     for character in text:
-        if east_asian_width(character) in "WF":
-            if word:
-                yield word
-            yield character
-            word = ""
-        elif character == " " and word.strip():
-            yield word
-            word = character
-        else:
-            word += character
-    if word:
-        yield word
+        if piece and character not in _CLOSING and piece[-1] not in _OPENING:
+            between_words = character == " " and piece.strip()
+            if between_words or _is_wide(character) or _is_wide(piece[-1]):
+                yield piece
+                piece = ""
+        piece += character
+    if piece:
+        yield piece
+
+
+def _is_wide(character: str) -> bool:
+    return east_asian_width(character) in "WF"
 
 
 def columns_of(text: str) -> int:
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+    return sum(2 if _is_wide(character) else 1 for character in text)
